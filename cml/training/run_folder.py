@@ -6,6 +6,7 @@ it needs to continue, and beside it how it chose the model, if it did. The proce
 """
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -164,10 +165,11 @@ def save_training_items(
     folder: Path,
     digests: UInt64,  # (M,) as ``cml.data.item_digests.digest_items`` gives them
 ) -> None:
-    """Write the digests of training items."""
+    """Write the digests of training items, and as the last number their checksum."""
     if len(digests):
+        digests = np.unique(digests)
         with atomic_file(folder / TRAINING_ITEMS) as temporary:
-            np.save(temporary, np.unique(digests), allow_pickle=False)
+            np.save(temporary, np.append(digests, _checksum(digests)), allow_pickle=False)
 
 
 def load_training_items(folder: Path) -> UInt64:  # (M,) digests; none of a run that does not have them
@@ -181,4 +183,11 @@ def load_training_items(folder: Path) -> UInt64:  # (M,) digests; none of a run 
         raise DataError(f"{path} is damaged ({' '.join(str(error).split())}). {_NOT_KNOWN}") from None
     if digests.dtype != np.uint64 or digests.ndim != 1:
         raise DataError(f"{path} holds {digests.dtype} of shape {digests.shape}, no digests of items. {_NOT_KNOWN}")
-    return np.array(digests)
+    known = np.array(digests[:-1])
+    if len(digests) == 0 or digests[-1] != _checksum(known):
+        raise DataError(f"{path} is damaged: its checksum is wrong. {_NOT_KNOWN}")
+    return known
+
+
+def _checksum(digests: UInt64) -> np.uint64:
+    return np.frombuffer(hashlib.blake2b(digests.tobytes(), digest_size=8).digest(), np.uint64)[0]

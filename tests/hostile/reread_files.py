@@ -41,6 +41,7 @@ from cml.searching.index_file import Row
 from cml.storage.atomic import write_csv
 from cml.storage.checksums import FILES as DIGESTS
 from cml.storage.checksums import OWN, digest_files, sign
+from cml.training.run_folder import TRAINING_ITEMS, save_training_items
 from cml.training.saved_model import save_tensors
 
 RECORDS = {"approximation.json", "job.json", "manifest.json"}  # which hold checksums of files beside them
@@ -217,7 +218,7 @@ FORMATS = {
     "matrix": Format(lambda folder: write_matrix(DISTANCE, LABELS, folder, item_ids=list("ab" * 30)), _read_job),
     "lists": Format(lambda folder: write_neighbors(DISTANCE, LABELS, folder, 4), _read_job),
     "approximation": Format(_make_approximation, _read_approximation),
-    "model": Format(_make_model, _read_model, ("config.json", "training_items.npy"), ("calibration.json",)),
+    "model": Format(_make_model, _read_model, ("config.json",), ("calibration.json", "training_items.npy")),
     "embeddings": Format(_make_embeddings, _read_embeddings, ("manifest.json",)),
     "store": Format(_make_store, _read_store, ("manifest.json",)),
     "index": Format(_make_index, _read_index),
@@ -372,6 +373,10 @@ def sign_again(folder: Path) -> None:
                     shard["sha256"] = next(iter(digest_files(path.parent, [Path(shard["file"]).name]).values()), "")
             record["items_sha256"] = next(iter(digest_files(path.parent, ["items.jsonl"]).values()), "")
         path.write_text(json.dumps(sign(record) if OWN in record else record))
+    for path in folder.rglob(TRAINING_ITEMS):
+        digests = np.load(path)
+        if digests.dtype == np.uint64 and digests.ndim == 1:
+            save_training_items(path.parent, digests[:-1])
     for path in folder.glob("index.sqlite"):
         with closing(sqlite3.connect(path)) as db, db:
             for number, *item in db.execute(

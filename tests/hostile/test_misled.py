@@ -77,11 +77,15 @@ def test_what_the_machine_lacks_is_no_fault_of_an_image(
         read(tmp_path / "a.tif")
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 99, None])
-def test_training_items_that_are_damaged_are_not_taken_for_none(content: bytes | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"x" * 99, "numbers", "a bit"])
+def test_training_items_that_are_damaged_are_not_taken_for_none(content: bytes | str, tmp_path: Path) -> None:
     model = cml.load(cml.fit(ROWS, ROWS[:, 0], steps=1, **OPTIONS).save(tmp_path / "model"), device="cpu")
     path = tmp_path / "model/training_items.npy"
-    np.save(path, ROWS) if content is None else path.write_bytes(content)
+    sound = path.read_bytes()
+    if content == "numbers":
+        np.save(path, ROWS)
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else sound[:-20] + bytes([sound[-20] ^ 1]) + sound[-19:])
     with pytest.raises(DataError, match=r"training_items\.npy (is damaged|holds float32)"):
         model.find_training_items(ROWS)
     path.unlink()
