@@ -9,6 +9,7 @@ from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import LossInfo
 from cml.losses.pairs import check_batch, comparable_pairs, unit_rows
 from cml.losses.row_order import ascending_rows, run_ends
+from cml.processes.device import device_of_float64
 from cml.settings import check_number
 
 MOST = 300.0  # a product of two exponentials of it is still a float64
@@ -79,7 +80,7 @@ class CoSENTLoss(LabelDistanceLoss):
         labels = label_distances.where(used, torch.inf).flatten()[once].to(cosines.dtype)  # those not used come last
         in_order, order = (row[0] for row in ascending_rows(labels[None]))  # (P,)
         # float64, on the processor where the device has none
-        exact = cosines[..., once[order]].to("cpu" if cosines.device.type == "mps" else cosines.device, torch.float64)
+        exact = cosines[..., once[order]].to(device_of_float64(cosines.device), torch.float64)
         counted, ends = (in_order < torch.inf).to(exact.device), run_ends(in_order).to(exact.device)
         exponents = (self.scale[..., 0] if isinstance(self.scale, Tensor) else self.scale) * exact  # (..., P)
         sums_from_far = functional.pad(exponents.exp().where(counted, 0).flip(-1).cumsum(-1), (1, 0)).flip(-1)

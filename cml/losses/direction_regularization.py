@@ -9,6 +9,8 @@ the sources at hand state none. The losses that share this file are ``direction-
 import torch
 from torch import Tensor
 
+from cml.processes.device import has_float64
+
 SOURCE = "Mohan et al., CVPR 2020"
 # Product of two squared distances, relative to the largest there is, below which a point counts as having no direction
 # from its anchor: the cosine fades to 0, where its gradient would grow without bound.
@@ -24,7 +26,7 @@ def class_masks(classes: Tensor) -> tuple[Tensor, Tensor]:
 
 def as_exact(points: Tensor) -> Tensor:
     """The points in float64 where the device has it: differences of nearly equal products are noise in float32."""
-    return points if points.device.type == "mps" else points.double()
+    return points.double() if has_float64(points.device) else points
 
 
 def triplet_geometry(

@@ -8,6 +8,7 @@ from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.loss import LossInfo
 from cml.losses.row_order import ascending_rows, run_ends
 from cml.losses.squared_distances import plain_distances
+from cml.processes.device import device_of_float64
 from cml.settings import check_above_zero, check_flag
 
 # Scores of one row that lie no farther apart than this are summed as exponentials: exp(-600) and its inverse are
@@ -85,7 +86,7 @@ class RankNContrastLoss(LabelDistanceLoss):
         scores = scores.masked_fill(~is_used, torch.finfo(scores.dtype).min)
         largest = scores.detach().amax(dim=-1, keepdim=True)
         # Cumulative sums of exponentials need float64, on the CPU if the device lacks it.
-        exact = (scores - largest).to("cpu" if scores.device.type == "mps" else scores.device, torch.float64)
+        exact = (scores - largest).to(device_of_float64(scores.device), torch.float64)
         is_used = is_used.to(exact.device)
         # exp(-746) is 0. Where numbers may not be checked, the fast way is taken, and the loss of such a
         # spread is -inf.

@@ -10,6 +10,7 @@ from torch.nn import functional
 from cml.errors import UserError
 from cml.losses.loss import LossInfo, VectorLoss
 from cml.losses.pairs import check_no_vmap, embedding_points
+from cml.processes.device import device_of_float64
 from cml.settings import check_word
 
 Penalty = Literal["squared", "absolute", "huber"]
@@ -81,11 +82,11 @@ class RegressionLoss(VectorLoss):
                 "The loss 'regression' predicts the label, so the embedding has its dimension: "
                 f"set dimension={target.shape[1]}. Got dimension={dimension} instead."
             )
-        exact = target.double()
+        exact = target.to(device_of_float64(target.device), torch.float64)
         scale = exact.var(dim=0, correction=0).mean().sqrt()
         if not bool(scale > 0):
             raise UserError("The loss 'regression' needs labels that differ. Got training labels that are all equal.")
-        self.center, self.scale = exact.mean(dim=0).to(target.dtype), scale.to(target.dtype)
+        self.center, self.scale = exact.mean(dim=0).to(target), scale.to(target)
 
     def predict(self, embeddings: Tensor) -> Tensor:
         """The labels that embeddings stand for.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cml.losses.pairs import is_transformed
+from cml.processes.device import device_of_float64, has_float64
 
 # Where a squared distance is below this part of the two squared norms, float32 products lose digits.
 NEAR = 0.1
@@ -28,7 +29,7 @@ def plain_squared_distances(points: Tensor, rows: slice, *, look: bool = False) 
     ``look`` lets them be a product in float32 where no two points are near; one in float64 has digits to spare. Of
     float64 itself, and on devices without it, they come from differences, which takes O(R B D) memory.
     """
-    if points.dtype == torch.float64 or points.device.type == "mps":
+    if points.dtype == torch.float64 or not has_float64(points.device):
         return (points[..., rows, None, :] - points[..., None, :, :]).square().sum(dim=-1)
     if look and points.device.type == "cpu" and not is_transformed(points):
         squared, norms = _plain_product(points, rows)
@@ -98,7 +99,7 @@ def squared_distances(full: Tensor, shifted: Tensor, norms: Tensor, block: slice
     if near is None:
         return SquaredDistances(squared, shifted, norms.new_empty((0, full.ndim), dtype=torch.int64))
     if single:  # on the processor where the device has no float64
-        shifted, norms = center_points(full.to("cpu" if full.device.type == "mps" else full.device, torch.float64))
+        shifted, norms = center_points(full.to(device_of_float64(full.device), torch.float64))
         squared, near = _products(shifted, norms, block, COINCIDENT)
         squared = squared.to(full)
     none = full.new_empty((0, full.ndim), dtype=torch.int64)

@@ -22,6 +22,18 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
+def has_float64(device: torch.device) -> bool:
+    """Whether a device computes in float64, which those of Apple and some of Intel do not."""
+    if device.type == "xpu":
+        return bool(torch.xpu.get_device_properties(device).has_fp64)
+    return device.type != "mps"
+
+
+def device_of_float64(device: torch.device) -> torch.device:
+    """The device itself, or the processor, where the device has no float64."""
+    return device if has_float64(device) else torch.device("cpu")
+
+
 def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - a batch of any kind
     """Move a batch to a device."""
     if isinstance(batch, torch.Tensor):
