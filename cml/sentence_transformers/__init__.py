@@ -6,6 +6,13 @@
 - ``Embedding`` is a model of cml as a module, by which ``SentenceTransformer(folder)`` loads it.
 """
 
+try:
+    import sentence_transformers.base  # noqa: F401 - older versions lack it
+except ModuleNotFoundError:
+    raise ImportError(
+        "cml.sentence_transformers needs sentence-transformers 5.4 or newer: pip install -U sentence-transformers"
+    ) from None
+
 from cml.sentence_transformers.evaluator import RetrievalEvaluator
 from cml.sentence_transformers.loss import LabelDistanceLoss
 from cml.sentence_transformers.module import Embedding

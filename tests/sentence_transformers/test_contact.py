@@ -1,5 +1,7 @@
 """Models of cml in sentence-transformers, and losses of cml in its trainer."""
 
+import importlib
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,9 @@ def test_a_model_of_texts_is_one_of_sentence_transformers_alone(loss: str, tmp_p
     model = cml.fit(TEXTS, LABELS, backbone=tiny_transformer(), dimension=4, loss=loss, out=run, **OPTIONS)
     for folder in (model.save(tmp_path / "model"), run):
         assert "cml." not in (folder / "modules.json").read_text()
+        pooling = json.loads((folder / "backbone" / "1_Pooling" / "config.json").read_text())
+        assert pooling.keys() == {"word_embedding_dimension", "pooling_mode", "include_prompt"}  # names of version 5.0
+        assert json.loads((folder / "backbone" / "sentence_bert_config.json").read_text()) == {}  # likewise
         loaded = SentenceTransformer(str(folder), device="cpu")
         np.testing.assert_allclose(loaded.encode(TEXTS), model.embed(TEXTS), atol=1e-6)
         assert loaded.get_embedding_dimension() == 4
@@ -64,6 +69,14 @@ def test_other_models_are_a_module_of_cml(kind: str, tmp_path: Path) -> None:
     loaded.save(str(tmp_path / "again"))
     again = SentenceTransformer(str(tmp_path / "again"), device="cpu", trust_remote_code=True, **given)
     np.testing.assert_allclose(again.encode(list(inputs)), model.embed(inputs), atol=1e-6)
+
+
+def test_versions_that_are_too_old_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("cml.sentence_transformers")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sentence_transformers.base", None)
+    with pytest.raises(ImportError, match=r"needs sentence-transformers 5\.4 or newer"):
+        importlib.import_module("cml.sentence_transformers.module")
 
 
 def test_own_backbones_leave_python_as_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,15 @@ from cml.word_vectors.sentence_model import open_sentence_model, without_bars
 NAME = "sentence-transformers"
 _MODULES = "modules.json"
 _COMMON = {"Dense", "Dropout", "LayerNorm", "Normalize", "Pooling", "StaticEmbedding", "Transformer"}
+_SETTINGS = {
+    "sentence_transformers.models.Transformer": "sentence_bert_config.json",
+    "sentence_transformers.models.Pooling": "config.json",
+}
+_GRANTED = {
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
 
 
 class SentenceEncoder(nn.Module):
@@ -94,7 +103,22 @@ class SentenceEncoder(nn.Module):
         with without_bars():
             self.sentence_transformer.save(str(folder), create_model_card=False)
         path = folder / _MODULES
-        write_json(path, [{**one, "type": _name_for_all_versions(one["type"])} for one in read_json(path, _MODULES)])
+        modules = read_json(path, _MODULES)
+        for module in modules:
+            kind = module["type"] = _name_for_all_versions(module["type"])
+            if kind in _SETTINGS:
+                _settle_for_all_versions(folder / module["path"] / _SETTINGS[kind])
+        write_json(path, modules)
+
+
+def _settle_for_all_versions(path: Path) -> None:
+    """Leave out settings of version 5.4 that older ones take for granted, or name as they do."""
+    settings = read_json(path, path.name)
+    if settings.items() >= _GRANTED.items():
+        settings = {name: value for name, value in settings.items() if name not in _GRANTED}
+    if "embedding_dimension" in settings and isinstance(settings.get("pooling_mode"), str):
+        settings["word_embedding_dimension"] = settings.pop("embedding_dimension")
+    write_json(path, settings)
 
 
 def _name_for_all_versions(kind: str) -> str:
