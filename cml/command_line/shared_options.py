@@ -38,6 +38,10 @@ _HUB = "Run folder, output folder of 'cml export hub', or hf:user/name[@revision
 RowIds = Annotated[
     Path | None, arg(help="Text file with the ids of the rows of a .npy file, one per line, in place of their numbers.")
 ]
+FirstDimensions = Annotated[
+    int | None,
+    arg(help="Number of dimensions to keep, the first ones, of a run that trained them to stand alone (matryoshka)."),
+]
 SharedRun = Annotated[Path, Positional, arg(metavar="RUN", help=_HUB)]
 Threads = Annotated[int, arg(help="Number of images decoded at the same time.")]
 

@@ -9,6 +9,7 @@ from cml.command_line.shared_options import (
     AsJson,
     BatchSize,
     Device,
+    FirstDimensions,
     RowIds,
     SharedRun,
     Splits,
@@ -31,6 +32,7 @@ class Embed:
     vectors: Path | None = None
     """In place of --images, a .npy file of vectors (N, F), whose ids are their row numbers."""
     ids: RowIds = None
+    dimension: FirstDimensions = None
     features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
@@ -66,6 +68,8 @@ def run(arguments: Sequence[str]) -> None:
         )
     run = resolve_run(options.run)
     model, images = cml.load(run, device=options.device), ImageList.open(given[0], options.splits)
+    if options.dimension is not None:
+        model = model.shorten(options.dimension)
     if options.ids is not None:
         images = images.with_ids(options.ids)
     if options.features is not None:

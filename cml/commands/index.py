@@ -12,6 +12,7 @@ from cml.command_line.shared_options import (
     AsJson,
     BatchSize,
     Device,
+    FirstDimensions,
     RowIds,
     SharedRun,
     Splits,
@@ -39,6 +40,7 @@ class IndexOptions:
     prefix: str = ""
     """Prefix of every item id, to distinguish files of the same name in different folders."""
     ids: RowIds = None
+    dimension: FirstDimensions = None
     features: StoreOfBackbone = None
     splits: Splits = ("train", "query", "gallery")
     batch_size: BatchSize = None
@@ -62,6 +64,7 @@ def run(arguments: Sequence[str]) -> None:
         replace=options.replace,
         prefix=options.prefix,
         ids=options.ids,
+        dimension=options.dimension,
         features=options.features,
         splits=options.splits,
         batch_size=options.batch_size,

@@ -22,6 +22,7 @@ def index(
     replace: bool = False,
     prefix: str = "",
     ids: Path | str | None = None,
+    dimension: int | None = None,
     features: Path | str | None = None,
     splits: Sequence[str] = ROLES,
     batch_size: int | None = None,
@@ -43,6 +44,7 @@ def index(
         replace: Embed images again that were modified since the index took them in.
         prefix: Prefix of every item id, to distinguish files of the same name in different folders.
         ids: A text file with the ids of the rows of a .npy file, one per line, in place of their numbers.
+        dimension: Only the first dimensions of the embedding, see ``model.shorten``; a search takes them too.
         features: A feature store of the backbone, from which features are read instead of images.
         splits: Splits of a prepared dataset: train, query, gallery.
         batch_size: Images per forward pass; by default 64, or 16 on a CPU.
@@ -67,6 +69,7 @@ def index(
     """
     folder = resolve_run(run)
     model = load(folder, device=device)
+    model = model if dimension is None else model.shorten(dimension)
     listed = ImageList.open(images, splits)
     if ids is not None:
         listed = listed.with_ids(Path(ids))

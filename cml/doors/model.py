@@ -137,6 +137,7 @@ class Model:
         self.tuning = selection
         self._history = History.of([]) if history is None else history
         self._folder = folder
+        self._items_folder = folder  # which says what it was trained on
         self._calibration: Calibration | None = None
 
     @property
@@ -223,9 +224,11 @@ class Model:
         network.head = shorten_head(self.network.head, dimension)  # type: ignore[arg-type]
         network.config = replace(self.config, dimension=dimension)
         run = replace(self.run_config, model=network.config)
-        return Model(
+        short = Model(
             network, run, self._label_distance, allow_download=self.allow_download, references=self._references
         )
+        short._items_folder = self._items_folder
+        return short
 
     def novelty(
         self,
@@ -683,7 +686,7 @@ class Model:
         """Digests of the items that it was trained on, 20,000 at most: they tell nothing of what an item is."""
         if self._references is not None:
             return digest_items(self._references.inputs, MOST_DIGESTED)
-        return np.empty(0, np.uint64) if self._folder is None else load_training_items(self._folder)
+        return np.empty(0, np.uint64) if self._items_folder is None else load_training_items(self._items_folder)
 
     def find_training_items(self, inputs: Any) -> Bools:  # noqa: ANN401 - as cml.fit takes them
         """Tell which inputs the model is known to have been trained on.

@@ -141,6 +141,8 @@ def open_with_model(
     if not source.is_dir():
         raise UserError(f"{source}, the run of {opened.folder}, is gone; say where it is with --run, in Python run=...")
     model = load(source, device=device)
+    if 1 <= opened.dimension < model.config.dimension:  # an index of the first dimensions
+        model = model.shorten(opened.dimension)
     if isinstance(opened, Index):
         opened.check_model(model, source)
         opened.model = model

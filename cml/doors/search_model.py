@@ -73,6 +73,18 @@ class SearchModel(Model):
         network = self.query_model.network if side == "queries" else self.network
         return network.embed(inputs, batch_size=batch_size, bar=bar)
 
+    def shorten(self, dimension: int) -> SearchModel:
+        """A model of the first dimensions on both sides; see ``Model.shorten``.
+
+        Args:
+            dimension: How many of the D dimensions.
+
+        Returns:
+            The model.
+        """
+        queries = None if self._query_model is None else self._query_model.shorten(dimension)
+        return SearchModel.of(super().shorten(dimension), queries)
+
     def search(
         self,
         queries: Any,  # noqa: ANN401 - as cml.fit takes them

@@ -124,6 +124,11 @@ class EmbeddingFolder:
         return len(self.embeddings)
 
     @property
+    def dimension(self) -> int:
+        """D, the number of dimensions of the embeddings."""
+        return self.manifest["dimension"]
+
+    @property
     def digest(self) -> str:
         """The digest of the model that made the embeddings."""
         return self.manifest["model"]

@@ -227,6 +227,25 @@ def test_index_then_search_by_command(
     assert "default-src 'none'" in html
 
 
+def test_the_first_dimensions_are_indexed_and_searched(
+    run: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, index = tmp_path / "folder", tmp_path / "index"
+    short = cml.load(run, device="cpu").shorten(3)
+    assert main(["embed", str(run), "--images", str(photos), "--out", str(folder), "--dimension", "3"]) == 0
+    assert main(["index", str(run), str(photos), "--out", str(index), "--dimension", "3"]) == 0
+    paths = sorted(photos.glob("*.png"))
+    np.testing.assert_allclose(cml.EmbeddingFolder.open(folder).embeddings, short.embed(paths), atol=1e-5)
+    _, wanted = slow_nearest(short.embed(paths[5:6]), short.embed(paths), 4)
+    for place in (folder, index):
+        capsys.readouterr()
+        assert main(["search", str(place), str(paths[5]), "--k", "4", "--json"]) == 0
+        hits = json.loads(capsys.readouterr().out)[0]["found"]
+        assert [hit["path"] for hit in hits] == [str(paths[row]) for row in wanted[0].tolist()]
+    words = "error: 'dimension' must be from 1 to"
+    assert words in failure(capsys, "index", run, photos, "--out", tmp_path / "other", "--dimension", 4096)
+
+
 def test_novelty_says_which_queries_are_like_no_item(
     run: Path, model: EmbeddingModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
