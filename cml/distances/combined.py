@@ -1,8 +1,9 @@
 """Several labels of an item at once, each with a label distance of its own. Not for: sets of one kind (sets)."""
 
+import contextlib
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -84,9 +85,13 @@ class Combined(Composed):
     def fit(self, labels: Sequence[Any]) -> Self:
         """Take the scales from labels unless they are given, and fit the parts."""
         columns = self._labels_by_part(labels)
-        known = {part: self._select_known_labels(column)[0] for part, column in columns.items()}
-        fitted = {part: distance.fit(known[part]) for part, distance in self._parts.items()}
-        scales = self.scales or {part: _scale(part, fitted[part], known[part]) for part in fitted}
+        fitted, scales = {}, dict(self.scales or {})
+        for part, distance in self._parts.items():
+            some, rows = self._select_known_labels(columns[part])
+            with _name_part(part, rows):
+                fitted[part] = distance.fit(some)
+                if not self.scales:
+                    scales[part] = _scale(part, fitted[part], some)
         return replace(self, parts=fitted, scales=scales)
 
     def encode(
@@ -99,11 +104,8 @@ class Combined(Composed):
             some, rows = self._select_known_labels(columns[part])
             if not some:
                 raise LabelError(0, f"and all others have no part {part!r}: leave it out.")
-            try:
+            with _name_part(part, rows):
                 encoded = distance.encode(some)
-            except LabelError as error:
-                position = error.position if rows is None else int(np.flatnonzero(rows >= 0)[error.position])
-                raise LabelError(position, f"part {part!r} {error.fault}") from None
             if rows is not None:  # an unknown part holds any other, which is never compared
                 encoded = encoded[np.maximum(rows, 0)]
                 arrays[f"{KNOWN}{place}"] = rows >= 0
@@ -155,6 +157,16 @@ class Combined(Composed):
             if not is_known or (absent and self.missing == "refuse"):
                 raise LabelError(position, f"should be a dict of {', '.join(self._parts)}. Got {short(label)} instead.")
         return {part: [label.get(part) for label in labels] for part in self._parts}
+
+
+@contextlib.contextmanager
+def _name_part(part: str, rows: Int64 | None) -> Iterator[None]:
+    """Say of an error in a part's labels which part it is, and which label of all."""
+    try:
+        yield
+    except LabelError as error:
+        position = error.position if rows is None else int(np.flatnonzero(rows >= 0)[error.position])
+        raise LabelError(position, f"part {part!r} {error.fault}") from None
 
 
 def select_part(labels: Labels, place: int) -> Labels:
