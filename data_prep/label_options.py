@@ -43,11 +43,12 @@ class LabelOptions(DatasetSource):
     split_column: str | None = field(default=None, kw_only=True)
     """Column that contains train, query, gallery, test or val. By default the split is random, with exact fractions."""
     group_column: str | None = field(default=None, kw_only=True)
-    """Column that identifies items that belong together, such as those of a person or a video. Groups are never split.
-    Datasets of images keep the column, so that cml train --group-column can hold out whole groups as well."""
+    """Column that identifies items that belong together, such as those of a person or a video. A group is never split
+    between training and test. Datasets of images keep the column, so that cml train --group-column can hold out whole
+    groups as well."""
     keep_columns: tuple[str, ...] = field(default=(), kw_only=True)
-    """Further columns to keep, which cml explore and cml search show and exports hold; of an item with several rows,
-    those of the first."""
+    """Further columns to keep. cml explore and cml search show them, and exports contain them. If an item has several
+    rows, those of the first row are kept."""
     split_seed: int = field(default=0, kw_only=True)
     """Random seed of the split."""
     test_fraction: float = field(default=0.3, kw_only=True)
@@ -56,25 +57,25 @@ class LabelOptions(DatasetSource):
     """Fraction of test items that are queries; the others form the gallery. With 1, or with fewer than 200 test items,
     each test item is a query against all the others."""
     unit: str = field(default="", kw_only=True)
-    """Unit of the numbers, such as years; it is shown in tables and plots. Angles, Euler angles and places are degrees
-    unless this is radians, or the names of their columns end in _rad."""
+    """Unit of the numbers, such as years; it is shown in tables and plots. Angles, Euler angles and places are read as
+    degrees unless the unit is radians, or the names of their columns end in _rad."""
     decimal: Decimal = field(default=".", kw_only=True)
     """Decimal mark of the numbers."""
     thousands: Thousands = field(default="", kw_only=True)
     """Separator of groups of three digits, such as a comma in 1,200. By default there is none."""
     several: Several = field(default="", kw_only=True)
-    """What becomes of several rows of one item, as of several raters: the mean or the median of their numbers, the list
-    of all, or the first. By default they are an error."""
+    """How to combine several rows of one item, such as those of several raters: the mean or the median of their
+    numbers, the list of all numbers, or the first row. By default, several rows are an error."""
     levels: tuple[str, ...] = field(default=(), kw_only=True)
-    """Ordered texts that the label is one of, the lowest first, such as none mild moderate severe: they become the
+    """Ordered names of the values of the label, the lowest first, such as none mild moderate severe. They become the
     numbers 0, 1, 2 ..."""
     missing_value: tuple[str, ...] = field(default=(), kw_only=True)
-    """Cells that stand for an unknown label, such as -99: their items are left out and counted."""
+    """Cells that mark an unknown label, such as -99. Their items are left out and counted."""
     format: str = field(default="", kw_only=True)
     """Format of the labels: arrays, coco, comparisons, deeplabcut, joints (wide or long tables), parquet, ucr, xlsx,
-    yolo, or rows for a plain CSV, TSV or JSONL file. By default it is recognised."""
+    yolo, or rows for a plain CSV, TSV or JSONL file. By default the format is detected."""
     quote: Quote = field(default='"', kw_only=True)
-    """What texts are quoted with in a CSV or TSV file. With none, a quote is a character as any other."""
+    """Quotation mark of texts in a CSV or TSV file. With none, quotation marks are ordinary characters."""
 
     licence = "the user's own"
     whole_fractions = ("query_fraction",)

@@ -24,13 +24,13 @@ Device = Annotated[str, arg(help="Device to compute on: auto (a GPU if there is 
 Split = Literal["train", "query", "gallery"]
 Splits = Annotated[tuple[Split, ...], arg(help="Splits of a prepared dataset to use.")]
 StoreOfImages = Annotated[
-    Path | None, arg(help="Folder of a feature store with the images (cml features); by default that of the run.")
+    Path | None, arg(help="Folder of a feature store (cml features) of the images; by default that of the run.")
 ]
 StoreOfBackbone = Annotated[
     Path | None,
     arg(
-        help="Folder of a feature store (cml features) with the images, made by the backbone of the model: no image is "
-        "read."
+        help="Folder of a feature store (cml features) of the images, computed by the backbone of the model, so that "
+        "no image is read."
     ),
 ]
 Run = Annotated[Path, Positional, arg(metavar="RUN", help="Run folder.")]
@@ -39,8 +39,7 @@ RowIds = Annotated[
     Path | None, arg(help="Text file with the ids of the rows of a .npy file, one per line, in place of their numbers.")
 ]
 FirstDimensions = Annotated[
-    int | None,
-    arg(help="Number of dimensions to keep, the first ones, of a run that trained them to stand alone (matryoshka)."),
+    int | None, arg(help="Keep only this many first dimensions, if the run was trained for this (loss matryoshka).")
 ]
 SharedRun = Annotated[Path, Positional, arg(metavar="RUN", help=_HUB)]
 Threads = Annotated[int, arg(help="Number of images decoded at the same time.")]

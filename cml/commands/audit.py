@@ -10,13 +10,13 @@ from cml.storage.downloads import check_run_folder
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """List the labels that disagree with those of similar items: perhaps wrong ones, to be looked at first."""
+    """List the labels that disagree with those of similar items and may be wrong, the most suspicious first."""
 
     run: Run
     count: int = 10
-    """Number of items to print; audit.csv in the run folder lists all."""
+    """Number of items to print; audit.csv in the run folder lists all items."""
     splits: tuple[Split, ...] = ()
-    """Splits to audit; by default all, or train where the queries are training items again."""
+    """Splits to audit; by default all, or train if the queries are the training items."""
     seed: int = 0
     """Random seed."""
     data: Data = None

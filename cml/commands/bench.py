@@ -42,7 +42,7 @@ class Bench:
     track: Literal["A", "B"] = "A"
     """A: a linear head on frozen features; B: a whole network."""
     quick: bool = False
-    """Run the small version of the suite, which takes minutes, to check that everything works. Its figures are not
+    """Run the small version of the suite, which takes minutes, to check that everything works. Its results are not
     meaningful."""
     sets: tuple[str, ...] = ()
     """Names of sets; by default all sets of the tier, or those of --data."""

@@ -11,13 +11,13 @@ from cml.storage.downloads import check_run_folder
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Learn from the held-out queries of a run which label distance an embedding distance means."""
+    """Learn which label distance to expect for an embedding distance, from the held-out queries of a run."""
 
     run: Run
     level: float = LEVEL
-    """Share of label distances that the intervals are to hold."""
+    """Fraction of label distances that the intervals should contain."""
     seed: int = 0
-    """Random seed of the split of the queries into two halves."""
+    """Random seed for splitting the queries into two halves."""
     data: Data = None
     features: StoreOfImages = None
     device: Device = "auto"

@@ -30,8 +30,8 @@ class Check:
     frame, thousands, repeated-labels, lone-queries, tiny-people, stray-ids, depth, same-images,
     near-duplicates, feature-duplicates, unknown-words."""
     features: Path | None = None
-    """Feature store (cml features) with the items, by which test items that are training items too are found, such as
-    crops or mirror images."""
+    """Feature store (cml features) of the items. With it, the check also finds test items that are variants of training
+    items, such as crops or mirror images."""
     json: bool = False
     """Print the problems and findings as JSON."""
 

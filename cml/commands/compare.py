@@ -27,7 +27,7 @@ class Compare:
     config: Path | None = None
     """Options from a file, as for cml train. Its loss is ignored, and options given here override it."""
     variants: tuple[str, ...] = ()
-    """Names of the task's variants to train, each in quotes; by default those that suit the labels, for classes all,
+    """Names of the task's variants to train, each in quotes. By default those that suit the labels, or all for classes,
     unless --losses is given."""
     losses: tuple[str, ...] = ()
     """Losses to compare, in the syntax of --loss. Each is a row below the named variants."""
@@ -41,13 +41,13 @@ class Compare:
     recall_within: float = 0.0
     """Also measure Recall@K, as cml evaluate does."""
     search_space: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Option to vary, in quotes, such as "dimension=16,32,64". "loss.alpha=16,32" varies a setting in the brackets of a
-    loss, sampler or backbone. With --trials, "learning_rate=1e-5..1e-2:log" is a range. If the option is repeated, all
-    combinations are trained."""
+    """Option to vary, in quotes, such as "dimension=16,32,64". "loss.alpha=16,32" varies a setting of a loss, sampler
+    or backbone. With --trials, a value can be a range, such as "learning_rate=1e-5..1e-2:log". If the option is
+    repeated, all combinations are trained."""
     trials: int = 0
     """Number of settings sampled from the search space for each loss; 0 trains all combinations."""
     study: bool = False
-    """Evaluate all combinations on the test set instead of the one that is best on held-out items."""
+    """Evaluate all combinations on the test set, not only the one that is best on held-out items."""
     tracker: str = ""
     """Experiment tracker of every run; see cml train."""
     markdown: AsMarkdown = False

@@ -21,21 +21,21 @@ class Distances:
 
     data: Dataset
     neighbors: int | None = None
-    """Write this many exact nearest neighbours of each item to ids.npy and distances.npy. Training uses them."""
+    """Write this many exact nearest neighbours of each item to ids.npy and distances.npy, which training uses."""
     matrix: bool = False
     """Write all distances to matrix.npy."""
     budget: str = ""
-    """For a label distance that is too slow for all pairs: find nearest neighbours and learn an embedding from few
-    calls of it. A share of all pairs (1%), a number of calls (200000), or a time for everything (90s, 30min, 2h). Goes
-    with --neighbors K, 10 by default."""
+    """For a label distance that is too slow for all pairs: find nearest neighbours and learn an embedding with few
+    calls of it. The budget is a fraction of all pairs (1%), a number of calls (200000), or a total time (90s, 30min,
+    2h). It can be combined with --neighbors K, which is 10 by default."""
     vectors: Path | None = None
-    """Vectors that --budget starts from: a .npy file with a row for each item, or a feature store (cml features); by
-    default those of the dataset, or of its label distance, as dtw has some."""
+    """Vectors that --budget starts from: a .npy file with one row per item, or a feature store (cml features). By
+    default those of the dataset, or those that its label distance provides, as dtw does."""
     summary: bool = False
     """Summarise the distances: zeros, ties, infinities, scale, quantiles, and a histogram."""
     verify: bool = False
-    """Compare the files of a finished --matrix or --neighbors with their checksums, and a random part with distances
-    that are computed again."""
+    """Compare the files of a finished --matrix or --neighbors with their checksums, and a random part of them with
+    recomputed distances."""
     label_distance: str = ""
     """A name, or name(setting=value, ...); by default the one of the dataset's task. Numbers and vectors: euclidean,
     cosine. Angles, hours, hues: circular. Rotations in space: rotation. Latitude and longitude: haversine; with a

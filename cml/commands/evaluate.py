@@ -23,7 +23,7 @@ from cml.storage.downloads import check_run_folder
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Evaluate a trained embedding."""
+    """Evaluate a trained embedding against the oracle, a random ranking and frozen features."""
 
     run: Run
     measures: EvaluateOptions
@@ -35,12 +35,12 @@ class Evaluate:
     dimensions: tuple[int, ...] = ()
     """Also evaluate the embedding truncated to its first dimensions, such as 16 32 64: one row per size."""
     protocol: str = ""
-    """Measure by a protocol instead, and print its figures: regression, verification, re-identification, few-shot
-    or compact-codes, with settings as in "regression(k=5)"."""
+    """Evaluation protocol whose metrics are printed instead: regression, verification, re-identification, few-shot or
+    compact-codes, with settings as in "regression(k=5)"."""
     device: Device = "auto"
     allow_download: AllowDownload = False
     details: bool = False
-    """Print all metrics and the whole verdict, not the main metrics and the headline."""
+    """Print all metrics and the full verdict instead of a summary."""
     tracker: str = ""
     """Experiment tracker to which the results are added; see cml train."""
     json: AsJson = False

@@ -17,11 +17,11 @@ class Explore:
     """Write an interactive page for exploring an embedding: maps, neighbours and pairs, by embedding and by label."""
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
-    """Run folders on one dataset, one tab each, or the folder of a comparison, one tab per row."""
+    """Run folders of one dataset, or the folder of a comparison. Each run or row of the comparison is a tab."""
     beside: tuple[Literal["frozen", "oracle"], ...] = ("frozen", "oracle")
     """Additional tabs: frozen features of an ImageNet network, and the labels themselves."""
     splits: tuple[Split, ...] = ()
-    """Splits to show; by default all, or query where the queries are training items again."""
+    """Splits to show; by default all, or query if the queries are the training items."""
     maps: tuple[Literal["pca", "tsne", "umap"], ...] = ()
     """Maps of each embedding; by default pca and, if it is installed, tsne."""
     count: int = 10_000

@@ -27,19 +27,19 @@ class Features:
     texts: Path | None = None
     """File with one text per line, for a sentence model."""
     text_column: str | None = None
-    """Column of the prepared dataset with the texts for a sentence model; by default its label, as of captions."""
+    """Column of the prepared dataset with the texts for a sentence model; by default its labels, such as captions."""
     backbone: str = "efficientnet-lite0"
-    """Network: a backbone as of cml train, or a sentence-transformers model, such as sentences/all-minilm-l6-v2 for
+    """Network: a backbone as for cml train, or a sentence-transformers model, such as sentences/all-minilm-l6-v2 for
     texts, sentence-transformers/clip-ViT-B-32 for images, or sentences/FOLDER."""
     weights: str = "imagenet"
-    """Weights of the backbone, as of cml train."""
+    """Weights of the backbone, as for cml train."""
     image_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="INT INT")] = None
     """Height and width of the backbone's input in pixels; by default those of the recipe of the dataset's task, or
     224 224."""
     crop: float | None = None
     """Side of the centre crop as a fraction of the image's side; by default that of the recipe, or 1."""
     dtype: FeatureType = "float32"
-    """Type of the stored numbers: float32, or float16 for half of the space."""
+    """Type of the stored numbers: float32, or float16 for half the space."""
     splits: Splits = ("train", "query", "gallery")
     device: Device = "auto"
     json: AsJson = False

@@ -25,7 +25,7 @@ from cml.processes.cores import CORES
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """Build a search index of images, vectors or texts, or add further ones to it."""
+    """Build a search index of images, vectors or texts, or add items to it."""
 
     run: SharedRun
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
@@ -36,7 +36,7 @@ class IndexOptions:
     add: bool = False
     """Add the images to an existing index. Images that it already contains are not embedded again."""
     replace: bool = False
-    """Embed images again that were modified since the index took them in."""
+    """Embed images again if they were modified since they were added to the index."""
     prefix: str = ""
     """Prefix of every item id, to distinguish files of the same name in different folders."""
     ids: RowIds = None

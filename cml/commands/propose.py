@@ -16,7 +16,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class ProposeOptions:
-    """List the items of a pool that are worth labelling next: each is far from all that have a label."""
+    """List the items of a pool that are worth labelling next: those that are far from all labelled items."""
 
     run: Run
     pool: Annotated[Path, Positional, arg(metavar="POOL")]

@@ -29,24 +29,25 @@ class Search:
     """Search an index, or a folder of embeddings, for the items that are nearest to query images or texts."""
 
     index: Annotated[Path, Positional, arg(metavar="INDEX")]
-    """Folder of the index, made by 'cml index', or a folder that 'cml embed' wrote, which is searched exactly."""
+    """Folder of an index from 'cml index', or output folder of 'cml embed', which is searched exactly."""
     queries: Annotated[tuple[str, ...], Positional, arg(metavar="QUERY")]
-    """Query images; for a model of texts, the texts; for one of vectors, a .npy file whose rows are the queries."""
+    """Query images; the query texts if the model embeds texts; or, if it embeds vectors, a .npy file with one query per
+    row."""
     k: int | None = None
-    """Number of results per query; by default 5, or with --within as many as there are."""
+    """Number of results per query; by default 5, or all that match if --within is given."""
     within: float | None = None
-    """Only items whose expected label distance is at most this, in the label's unit; needs a calibrated run."""
+    """Return only items whose expected label distance is at most this, in the label's unit; needs a calibrated run."""
     where: str | None = None
-    """Only items that meet this condition in SQL over id, label, path and the names of columns, such as "age > 30"."""
+    """Return only items that meet this SQL condition on id, label, path and the index's columns, such as "age > 30"."""
     exclude: tuple[str, ...] = ()
-    """Ids of items that are not to be found."""
+    """Ids of items to exclude from the results."""
     exact: bool = False
-    """Compare with every item, also where there is an index of faiss."""
+    """Compare the query with every item, even if there is a faiss index."""
     html: Path | None = None
     """Also write a page that shows the retrieved images, or the names, labels and columns of vectors."""
     pictures: tuple[Path, ...] = ()
-    """Folders whose images --html may show, beside the current folder and those of the query images: an index of
-    somebody else may name any file."""
+    """Folders whose images --html may show, in addition to the current folder and those of the query images. Images
+    elsewhere are not shown, because an index from someone else may name any file."""
     run: Path | None = None
     """Path of the run, if it moved since the index was built."""
     features: StoreOfBackbone = None

@@ -18,30 +18,30 @@ _PORTS = 65535
 
 @dataclass(frozen=True)
 class Serve:
-    """Answer searches of an index by HTTP: a client sends an image, texts or vectors, and gets the nearest items."""
+    """Answer searches of an index over HTTP: a client sends an image, texts or vectors, and gets the nearest items."""
 
     index: Annotated[Path, Positional, arg(metavar="INDEX")]
-    """Folder of the index, made by 'cml index', or a folder that 'cml embed' wrote."""
+    """Folder of an index from 'cml index', or output folder of 'cml embed'."""
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 for all of this machine."""
+    """Address to listen on; 0.0.0.0 for all network interfaces."""
     port: int = 8000
-    """Port; 0 for one that is free."""
+    """Port; 0 chooses a free one."""
     k: int = 5
-    """Number of results for a request that states none."""
+    """Default number of results of a request."""
     max_k: int = 100
-    """Largest number of results that a request may ask for."""
+    """Maximum number of results that a request may ask for."""
     max_bytes: int = 10_000_000
-    """Largest body of a request; all bodies together may have 20 times as many."""
+    """Maximum size of a request body in bytes; all bodies together may have 20 times as many."""
     max_pixels: int = 25_000_000
-    """Largest image: a file of 10 kB may hold 90 million pixels."""
+    """Maximum number of pixels of an image. A file of 10 kB may contain 90 million pixels."""
     max_inputs: int = 256
-    """Largest number of texts or vectors in a request."""
+    """Maximum number of texts or vectors in a request."""
     max_seconds: float = 30.0
-    """Longest time from the start of a request to its answer."""
+    """Maximum time in seconds from the start of a request to its response."""
     max_waiting: int = 1000
-    """Largest number of requests that wait; further ones are told to ask again later."""
+    """Maximum number of waiting requests; further ones are refused with status 503."""
     batch_size: int = 32
-    """Number of inputs, of several requests, that the model embeds at a time."""
+    """Number of inputs, from one or more requests, that the model embeds at a time."""
     run: Path | None = None
     """Path of the run, if it moved since the index was built."""
     device: Device = "auto"

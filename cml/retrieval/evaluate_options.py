@@ -43,15 +43,16 @@ class EvaluateOptions:
     """Also measure Recall@K: the fraction of queries with an item within this label distance, in the unit of the table,
     among the first K. 0 uses the value that is stored with the dataset, if any."""
     recall_ks: tuple[int, ...] = ()
-    """K of Recall@K. By default those that are stored with the dataset, or the usual ones: 1 2 4 8 for classes, 1 5 10
-    20 otherwise."""
+    """Values of K for Recall@K. By default those that are stored with the dataset, or the usual ones: 1 2 4 8 for
+    classes, 1 5 10 20 otherwise."""
     distance_ks: tuple[int, ...] = DISTANCE_KS
-    """K of the mean label distance. Values above a quarter of the gallery are left out, because all rankings score
-    similarly there."""
+    """Values of K for the mean label distance. Values above a quarter of the gallery are left out, because all rankings
+    score similarly there."""
     ndcg_ks: tuple[int, ...] = NDCG_KS
-    """K of nDCG."""
+    """Values of K for nDCG."""
     hit_ks: tuple[int, ...] = HIT_KS
-    """K of Hit@K. By default Hit@K is not measured if the true nearest items are more than a tenth of the gallery."""
+    """Values of K for Hit@K. By default Hit@K is not measured if the true nearest items are more than a tenth of the
+    gallery."""
     hit_neighbors: int = HIT_NEIGHBORS
     """Number of true nearest items that Hit@K looks for."""
     whole_ranking: bool = True

@@ -78,8 +78,8 @@ class TrainConfig:
     """Loss: a name, or name(setting=value, ...). cml losses lists the names, and cml losses NAME explains the
     settings."""
     sampler: str = "random"
-    """Sampler, which composes the batches: random | grouped | dense (the paper's lists) | binary | per-class | pairs |
-    linked | triplets (of judgements)."""
+    """Sampler, which composes the batches: random | grouped | dense (lists as in the log-ratio paper) | binary |
+    per-class | pairs | linked | triplets (of judgements)."""
 
     backbone: str = "efficientnet-lite0"
     """Backbone: small-cnn | efficientnet-lite0, -lite1, -lite2 | bn-inception | timm/MODEL for any timm model | a
@@ -91,34 +91,35 @@ class TrainConfig:
     dimension: int = 128
     """Number of dimensions of the embedding."""
     missing: Literal["refuse", "mean"] = "refuse"
-    """A missing number (NaN) of an input vector: 'refuse' is an error, 'mean' takes the column's mean."""
+    """How to handle missing numbers (NaN) in input vectors: 'refuse' raises an error, 'mean' replaces them by the
+    column's mean."""
     image_size: tuple[int, int] = (224, 224)
     """Height and width of the backbone's input in pixels."""
     freeze_backbone: bool = False
     """Keep the backbone fixed and train only the head. Every image passes through the backbone once, so that training
     takes seconds."""
     features: str = ""
-    """Folder of a feature store (cml features): train a head on its features, with the backbone that computed them from
-    images as frozen backbone. Features of texts or by a function of your own are the model's inputs. --search-space
-    features=A,B compares the stores A and B."""
+    """Folder of a feature store (cml features) on whose features a head is trained. The network that computed them from
+    images is the frozen backbone of the model. If they were computed from texts or by your own function, they are the
+    inputs of the model. --search-space features=A,B compares the stores A and B."""
     tune: bool = False
-    """Choose a head on frozen features, or on vectors, instead of training one: trained heads, a ridge regression, PCA
-    and the features themselves are compared on held-out items. The features are kept unless the gain is clear."""
+    """Choose a head on frozen features, or on vectors, by comparing trained heads, a ridge regression, PCA and the
+    features themselves on held-out items. The features themselves are used unless the gain is clear."""
     tune_losses: tuple[str, ...] = ("log-ratio", "h-ap")
-    """Losses that tune trains heads with, from three starts each."""
+    """Losses with which tune trains heads, each from three initialisations."""
     tune_rates: tuple[float, ...] = (3e-3,)
-    """Learning rates that tune trains heads with."""
+    """Learning rates with which tune trains heads."""
     tune_minutes: float = 0.0
-    """Minutes for which tune also tries whole networks: small-cnn from scratch and the backbone, at two rates each.
-    What does not fit into them is left out; 0 tries heads alone."""
+    """Time budget in minutes for which tune also tries whole networks: small-cnn from scratch and the backbone, each
+    with two learning rates. Networks that do not fit into the budget are left out; 0 tries only heads."""
     train_only: tuple[str, ...] = ()
-    """Patterns of the names of the parameters to train, such as head.* and backbone.layer4.*, as
-    model.named_parameters() lists them; all others stay as they are. None trains all."""
+    """Patterns of the names of the parameters to train, such as head.* and backbone.layer4.*, as listed by
+    model.named_parameters(). All others stay fixed. Without patterns, all parameters are trained."""
     head_start: Literal["auto", "random", "pca", "standardised"] = "auto"
-    """Start of a head that is trained alone, on vectors or on a frozen backbone: random weights, the principal
-    components of its features (pca), from which few or uncertain labels lead less far astray, or random weights on
-    standardised features (standardised), of which 256 principal components at most are used. 'auto' takes pca where
-    label distances hardly spread, as those of captions and of many classes, and random elsewhere."""
+    """Initialisation of a head that is trained alone, on vectors or on a frozen backbone: 'random' weights; 'pca', the
+    principal components of the features, with which few or noisy labels do less harm; or 'standardised', random weights
+    on at most 256 principal components of the standardised features. 'auto' uses pca if label distances vary little,
+    such as those of captions or of many classes, and random otherwise."""
     lora: int = 0
     """Rank of low-rank adapters on a transformer's linear layers, such as 8; 0 for none. They are trained instead of
     the backbone's weights, which needs less memory, and are merged into the weights at the end."""
@@ -132,29 +133,29 @@ class TrainConfig:
     brightness_jitter: float = 0.0
     """Maximum relative change of brightness and contrast."""
     random_crop: Literal["none", "place", "area"] = "none"
-    """Random crop of training images, in place of scale and shift jitter: 'place' takes a box of image_size at a random
-    place of the stored image, such as 224 of 256 pixels with crop=0.875; 'area' takes 8 to 100 % of its area, with
-    sides of 3:4 to 4:3, and resizes it."""
+    """Random crop of training images, instead of scale and shift jitter: 'place' crops image_size at a random position
+    of the stored image, such as 224 of 256 pixels with crop=0.875; 'area' crops 8 to 100 % of its area, with an aspect
+    ratio of 3:4 to 4:3, and resizes it."""
     flip: Literal["none", "list", "image"] = "none"
     """Horizontal flip: 'list' flips whole batches, which keeps label distances valid; 'image' flips single images
     together with their labels."""
 
     views: int = 1
-    """Copies of each item in a batch, each with random augmentation of its own; their label distance is 0. The network
-    sees as many times more images."""
+    """Number of copies of each item in a batch, each with independent random augmentation; their label distance is 0.
+    The number of images in a batch is multiplied by it."""
     projector: tuple[int, ...] = ()
     """Widths of the linear layers of a projector, such as 128 64: a small network between the embeddings and the loss,
     which is dropped after training. Empty for none."""
 
     epochs: int = 0
-    """Number of epochs, in place of 'steps': in each, every training item is an anchor once. 0 takes 'steps'."""
+    """Number of epochs, instead of 'steps'. In each epoch, every training item is an anchor once. 0 uses 'steps'."""
     steps: int = 1000
     """Number of training steps, one batch each."""
     optimizer: Literal["sgd", "adamw", "custom"] = "adamw"
-    """Optimiser: sgd with momentum 0.9, as in the paper, or adamw. In Python also a function that makes one, which is
-    called 'custom' in the saved options."""
+    """Optimiser: adamw, or sgd with momentum 0.9, as in the log-ratio paper. In Python also a function that returns an
+    optimiser, which is called 'custom' in the saved options."""
     learning_rate: float = 1e-3
-    """Learning rate of the head; the backbone's is this times backbone_lr_scale. For vectors the default is
+    """Learning rate of the head; that of the backbone is multiplied by backbone_lr_scale. For vectors, the default is
     0.003."""
     backbone_lr_scale: float = 1.0
     """Learning rate of the backbone relative to that of the head. Use a value below 1 for pretrained weights."""
@@ -163,8 +164,9 @@ class TrainConfig:
     weight_decay: float = 5e-4
     """Weight decay of all weights."""
     schedule: Literal["cosine", "inverse", "step", "constant", "custom"] = "cosine"
-    """Learning rate schedule: 'cosine' decays to zero, 'inverse' is the paper's 1 / (1 + decay * step), 'step' is decay
-    ** (step // decay_every). In Python also a function that makes a scheduler of torch, called 'custom'."""
+    """Learning rate schedule: 'cosine' decays to zero, 'inverse' is 1 / (1 + decay * step), as in the log-ratio paper,
+    and 'step' is decay ** (step // decay_every). In Python also a function that returns a scheduler of torch, which is
+    called 'custom' in the saved options."""
     decay: float = 1e-4
     """The decay of the schedules 'inverse' and 'step'."""
     decay_every: int = 0
@@ -176,8 +178,8 @@ class TrainConfig:
     clip_gradient: float | None = None
     """Maximum gradient norm. By default the gradient is not clipped."""
     clip_gradient_value: float | None = None
-    """Maximum absolute value of each number of the gradient, that of the loss's proxies included; 10 is the value of
-    Proxy-Anchor's code. It is applied before clip_gradient. By default the gradient is not clipped."""
+    """Maximum absolute value of each element of the gradient, including that of the loss's proxies; Proxy-Anchor's code
+    uses 10. It is applied before clip_gradient. By default the gradient is not clipped."""
     ema_decay: float = 0.0
     """Decay of an exponential moving average of the weights, such as 0.99; 0 disables it. The average is validated and
     saved instead of the weights. It includes the statistics of batch normalisation and needs memory for a second copy
@@ -186,12 +188,12 @@ class TrainConfig:
     """Number of embeddings of earlier batches that anchors are also compared with (cross-batch memory); 0 disables
     it."""
     micro_batch: int | None = None
-    """Number of images per forward pass. A larger batch is processed in parts and in two passes, with the memory of one
-    part. The gradient is that of the whole batch, except with batch normalisation: see batch_norm, or use
+    """Number of images per forward pass. A larger batch is processed in parts and in two passes, which needs only the
+    memory of one part. The gradient is that of the whole batch, except with batch normalisation: see batch_norm, or use
     small-cnn(norm=group)."""
     batch_norm: Literal["batch", "fixed"] = "batch"
-    """Statistics of batch normalisation: 'batch' uses those of the images in a forward pass, 'fixed' those stored in
-    the backbone."""
+    """Statistics of batch normalisation: 'batch' uses those of the images in a forward pass, 'fixed' uses those stored
+    in the backbone."""
     precision: Precision = "float32"
     """Precision of the network: bfloat16 uses autocast. The loss is always computed in float32."""
 
@@ -199,11 +201,11 @@ class TrainConfig:
     """Number of steps between validations on held-out training items; 0 disables validation. The score is 1 - rank
     correlation, and the best weights are kept."""
     validation_fraction: float = 0.1
-    """Fraction of the training items that are held out for validation, at least 8 and at most 1,000 items: whole groups
-    where there are groups, the last items where neighbours in their order are alike, and otherwise random ones."""
+    """Fraction of the training items that are held out for validation, at least 8 and at most 1,000 items. Whole groups
+    are held out if there are groups, the last items if consecutive items are alike, and random items otherwise."""
     group_column: str = ""
-    """Column of the dataset's metadata.jsonl, such as one of subjects or sessions: validation and tune hold out all
-    items of a group together. cml.fit takes groups instead."""
+    """Column of the dataset's metadata.jsonl that identifies groups, such as subjects or sessions. Validation and tune
+    hold out all items of a group together. In Python, pass groups to cml.fit instead."""
     patience: int = 0
     """Number of validations without improvement after which training stops early; 0 disables early stopping."""
     checkpoint_every: int = 200
@@ -213,8 +215,8 @@ class TrainConfig:
     seed: int = 0
     """Random seed."""
     workers: int = READERS
-    """Number of processes that read images, by default as many as there are cores, and at most 8; 0 reads them in the
-    training process."""
+    """Number of processes that read images, by default one per core and at most 8; 0 reads them in the training
+    process."""
     worker_timeout: float = 300.0
     """Timeout in seconds for a batch from the workers, after which training stops with an error; 0 waits forever."""
     cache_bytes: int = 1 << 30

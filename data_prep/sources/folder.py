@@ -57,27 +57,27 @@ class Folder(LabelOptions):
     numbers (task value): one column for a number, such as an age or a score, or several for a vector.
 
     angle (task value): degrees, in one column or several, compared by the shorter arc (circular). For radians, use
-    --unit radians; a column whose name ends in _rad is read so. For hours, use --unit h --label-distance
+    --unit radians, or let the name of the column end in _rad. For hours, use --unit h --label-distance
     "circular(period=24)".
 
-    rotation (task value): 4 columns are a quaternion x, y, z, w; 3 are the Euler angles yaw, pitch and roll in degrees,
-    by their names; 9 are a matrix, row by row. Rotations are compared by the angle between them (rotation).
+    rotation (task value): 4 columns are a quaternion x, y, z, w; 3 are Euler angles in degrees, identified by the names
+    yaw, pitch and roll; 9 are a matrix, row by row. Rotations are compared by the angle between them (rotation).
 
-    direction (task value): x, y and z of a vector of length 1, such as of a gaze, compared by the angle (direction).
+    direction (task value): x, y and z of a vector of length 1, such as a gaze, compared by the angle (direction).
 
-    place (task value): latitude and longitude in degrees, by their names, compared by the distance in metres
-    (haversine). With the heading as a third column, places are compared by the overlap of two cameras' fields of view
-    (place).
+    place (task value): latitude and longitude in degrees, identified by the names of their columns, compared by the
+    distance in metres (haversine). With the heading as a third column, places are compared by the overlap of two
+    cameras' fields of view (place).
 
-    boxes (task value): one row per box with its class and, by the names of their columns, corners x0, y0, x1, y1, or
-    x, y, width and height, in pixels of the image, compared by IoU (boxes).
+    boxes (task value): one row per box with its class and, identified by the names of their columns, corners x0, y0,
+    x1, y1, or x, y, width and height, in pixels of the image, compared by IoU (boxes).
 
-    MEANING=COLUMN in --label-columns says what a column is, as in latitude=y longitude=x; position.1 is the second
-    number of a list in the column position.
+    MEANING=COLUMN in --label-columns assigns a meaning to a column with another name, as in latitude=y longitude=x.
+    position.1 is the second number of a list in the column position.
 
-    sequence (task value): an array (T,) or (T, F) in a file of its own, .npy, .npz, .csv or .json, in the folder
-    --label-files. The label column contains its path; without a labels file, it has the name of the image. Sequences
-    may differ in length, and are compared by dynamic time warping (dtw).
+    sequence (task value): an array (T,) or (T, F) in a separate file, .npy, .npz, .csv or .json, in the folder
+    --label-files. The label column contains its path. Without a labels file, the file has the name of the image.
+    Sequences may differ in length, and are compared by dynamic time warping (dtw).
 
     captions (task caption): texts, in one column or several, and in one or more rows per image.
 
@@ -88,8 +88,8 @@ class Folder(LabelOptions):
     Without it, no labels file is needed: the mask has the name of the image, ending in .png, in the folder --masks.
 
     keypoints (task pose): one line per person in a JSONL file, with a list of joints [x, y] or [x, y, visible], in
-    pixels of the image as it is seen, turned upright by its EXIF orientation. Visible is 0, 1 or 2, or a confidence
-    with --min-confidence. A joint [null, null] is hidden; so is one at exactly (0, 0) or (-1, -1) without a third
+    pixels of the image after its EXIF orientation is applied. Visible is 0, 1 or 2, or a confidence with
+    --min-confidence. A joint [null, null] is hidden; so is one at exactly (0, 0) or (-1, -1) without a third
     number. Each person is cropped to a square around the visible joints.
 
     Licence: yours.
@@ -98,7 +98,7 @@ class Folder(LabelOptions):
     images: Path
     """Folder of the images."""
     labels: Path | None = None
-    """CSV file with a header, or JSONL file, of the labels."""
+    """File with the labels: CSV with a header, or JSONL."""
     kind: KindName = "numbers"
     """Kind of label."""
     file_column: str = "file_name"
@@ -107,13 +107,13 @@ class Folder(LabelOptions):
     """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged. With
     --kind keypoints, the side of the square crops, by default 288."""
     label_pattern: str = ""
-    """Pattern of the names of the images that holds their labels, in place of a labels file: {age:d} is a whole number
-    for the column age, {age:f} a number, {name} a text, {} is not read, as in "{age:d}_{}_{}.jpg"."""
+    """Pattern that reads labels from the names of the images, instead of a labels file, such as "{age:d}_{}_{}.jpg".
+    {age:d} is a whole number for the column age, {age:f} is a number, {name} is a text, and {} is ignored."""
     file_pattern: str = ""
-    """Pattern that makes the path of an image from the cells of its row, in place of a file column: with 17 in the
+    """Pattern that composes the path of an image from the cells of its row, instead of a file column: with 17 in the
     column id, "{id:06}.png" is 000017.png."""
     label_files: Path | None = None
-    """Folder of the files of --kind sequence, an array each."""
+    """Folder of the files of --kind sequence, each of which contains an array."""
     masks: Path | None = None
     """Folder of the masks; by default that of the images."""
     mask_names: tuple[str, ...] = ()
@@ -121,16 +121,16 @@ class Folder(LabelOptions):
     ignore_id: int | None = None
     """Id in masks that marks pixels to ignore."""
     joint_names: tuple[str, ...] = ()
-    """Names of the joints in order. Names such as l_knee and r_knee are recognised as a pair. If the names are those of
-    the source lspet, a skeleton is drawn."""
+    """Names of the joints in order. Names such as l_knee and r_knee are recognised as a left-right pair. If the names
+    are those of the source lspet, a skeleton is drawn."""
     min_confidence: float | None = None
-    """The lowest third number of a visible joint, where joints are [x, y, confidence]. By default the third number is a
-    flag: 0 hidden, 1 or 2 visible."""
+    """Minimum confidence of a visible joint, if joints are [x, y, confidence]. By default, the third number is a flag:
+    0 is hidden, and 1 or 2 is visible."""
     margin: float = 0.25
     """Margin around a person's visible joints on each side, as a fraction of the longer side of their bounding box."""
     bits: int | None = None
-    """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
-    default it is 65535, or what the file says."""
+    """Number of bits that 16-bit images use, such as 10 or 12. The largest value of that many bits becomes white. By
+    default it is 65535, or the maximum that the file specifies."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -70,8 +70,8 @@ class HuggingFace(DatasetSource):
     unit: str = ""
     """Unit of numbers in tables and plots."""
     bits: int | None = None
-    """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
-    default it is 65535, or what the file says."""
+    """Number of bits that 16-bit images use, such as 10 or 12. The largest value of that many bits becomes white. By
+    default it is 65535, or the maximum that the file specifies."""
 
     licence = "the dataset's own"
 

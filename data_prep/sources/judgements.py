@@ -91,12 +91,12 @@ class Judgements(DatasetSource):
     image_size: int | None = None
     """Shrink larger images so that their shorter side has this many pixels; by default files are copied unchanged."""
     bits: int | None = None
-    """Bits that images of 16 bits use, such as 10 or 12. Their values are scaled so that the greatest one is white. By
-    default it is 65535, or what the file says."""
+    """Number of bits that 16-bit images use, such as 10 or 12. The largest value of that many bits becomes white. By
+    default it is 65535, or the maximum that the file specifies."""
     format: str = ""
     """Format of the judgements, as for cml prepare folder. By default it is recognised."""
     quote: Quote = '"'
-    """What texts are quoted with in a CSV or TSV file. With none, a quote is a character as any other."""
+    """Quotation mark of texts in a CSV or TSV file. With none, quotation marks are ordinary characters."""
 
     task = "value"
     label_column = "judgements"
