@@ -200,7 +200,10 @@ def fit(
             },
         )
     if are_two(backbone) or isinstance(collate, tuple):
-        raise UserError("A network for each of two sides is for graded search: cml.fit((queries, documents), grades).")
+        raise UserError(
+            "A network for each of two sides is for graded search: cml.fit((queries, documents), grades). A "
+            "transformer and its tokenizer are given in this order: backbone=(model, tokenizer)."
+        )
     if isinstance(labels, PairJudgements | TripletJudgements):
         label_distance = labels.label_distance if label_distance is None else label_distance
         for remark in () if quiet else labels.remarks:

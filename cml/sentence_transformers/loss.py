@@ -20,7 +20,7 @@ from cml.training.training_targets import BatchTargets, TrainingTargets
 class LabelDistanceLoss(nn.Module):
     """A loss of cml over all pairs of a batch, whose targets are distances between labels.
 
-    The data set has one column of inputs, or several that show the same item, and a column ``label``. In several
+    The data set has one column of inputs, or ``views`` that show the same item, and a column ``label``. In several
     processes each computes the loss of the whole batch, as ``cml.distributed.gather`` says: a batch has the items of
     all of them, and the gradient is that of one process with the whole batch.
 
@@ -33,9 +33,11 @@ class LabelDistanceLoss(nn.Module):
         labels: None where the column ``label`` holds the labels themselves, numbers or vectors; constants of a loss
             that was not fitted are then those of the first batch. Else the labels of the training set, of any kind;
             ``label`` holds the number of each row in them, and constants and proxies follow from all of them.
+        views: Columns of inputs, each of which shows the item that has the label, such as a text and its translation.
+            Pairs of different items with a score are no views: see ``cml.PairJudgements``.
 
     Raises:
-        UserError: A loss that needs ``labels`` has none, or the labels do not fit the distance.
+        UserError: A loss that needs ``labels`` has none, the labels do not fit the distance, or ``model`` is none.
 
     Example:
         >>> from cml.sentence_transformers import LabelDistanceLoss
@@ -49,9 +51,14 @@ class LabelDistanceLoss(nn.Module):
         loss: str | nn.Module = "log-ratio",
         distance: Any = "euclidean",  # noqa: ANN401 - as cml.fit takes it
         labels: Any = None,  # noqa: ANN401 - a sequence of any labels
+        views: int = 1,
     ) -> None:
         super().__init__()
-        self.model = model
+        if not isinstance(model, nn.Module):
+            raise UserError(
+                f"LabelDistanceLoss takes the SentenceTransformer first, then the loss. Got {model!r} first."
+            )
+        self.model, self.views = model, views
         self.loss: Loss = losses.registry.make(loss) if isinstance(loss, str) else as_loss(loss)
         self.distance: LabelDistance = as_label_distance(distance)
         self._targets: TrainingTargets | None = None
@@ -87,11 +94,18 @@ class LabelDistanceLoss(nn.Module):
             A scalar.
 
         Raises:
-            UserError: There is no column ``label``, or it holds no numbers of rows where ``labels`` were given.
+            UserError: There is no column ``label``, it holds no labels of the distance, or no numbers of rows where
+                ``labels`` were given; or the data set has another number of columns of inputs.
         """
         if labels is None:
             raise UserError("The data set has no column 'label', whose distances are the targets of the loss.")
         columns = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        if len(columns) != self.views:
+            raise UserError(
+                f"The data set has {len(columns)} columns of inputs, the loss takes {self.views}: set "
+                f"views={len(columns)} if each row shows one item, with its label. Pairs of two items with a score are "
+                "trained by cml.fit(texts, cml.PairJudgements(...))."
+            )
         own = torch.cat([column if column.dtype == torch.float64 else column.float() for column in columns])
         if self.loss.normalize:
             own = nn.functional.normalize(own, dim=1)
@@ -102,9 +116,9 @@ class LabelDistanceLoss(nn.Module):
 
     def _target(self, rows: Any) -> Tensor:  # noqa: ANN401 - labels (B,) or (B, V), or numbers of rows
         if self._targets is None:
+            encoded = self._encode(rows)
             if isinstance(self.loss, LossOfDistances) and self.loss.open_constants() and not self.loss.constants():
                 self.loss.fit(self.distance, rows)  # to the batch of all processes, so that they agree
-            encoded = self.distance.encode(rows)
             return torch.as_tensor(np.asarray(self.distance.pairwise(encoded, encoded)))
         items = rows.astype(np.int64)
         if items.size and not (items.min() >= 0 and items.max() < len(self._encoded)):
@@ -113,6 +127,15 @@ class LabelDistanceLoss(nn.Module):
             )
         batch = BatchTargets(training=self._targets, items=items, labels=self._encoded[items], anchors=len(items))
         return self.loss.target(batch)
+
+    def _encode(self, rows: Any) -> Labels:  # noqa: ANN401 - labels (B,) or (B, V)
+        try:
+            return self.distance.encode(rows)
+        except LabelError as error:
+            raise UserError(
+                f"The column 'label' does not fit the label distance {self.distance.name!r}: {error} Labels that are "
+                "no numbers or vectors are given as labels=; the column holds the number of each row in them."
+            ) from None
 
     def get_config_dict(self) -> dict[str, Any]:
         """What the model card says of the loss."""

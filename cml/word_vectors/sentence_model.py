@@ -32,6 +32,12 @@ _ZIP_SHA256 = "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592"
 _EXTRA = f"is in an extra: {install_hint('sentences')}"
 
 
+_OWNER = "sentence-transformers"  # of models that are named without one
+
+
+_SECONDS = 10.0  # for the hub to answer
+
+
 _NAMES_OF_PACKAGED = (PACKAGED, f"sentence-transformers/{PACKAGED}")  # lower case
 
 
@@ -49,8 +55,11 @@ def open_sentence_model(model: str, *, download: bool) -> Any:  # noqa: ANN401 -
         raise UserError(f"The library of sentence models {_EXTRA}.") from None
     is_packaged = model.lower() in _NAMES_OF_PACKAGED and importlib.util.find_spec("all_minilm_l6_v2") is not None
     folder = str(_unpack_model()) if is_packaged or model == PACKAGED else model
-    if not download and not Path(folder).is_dir():
-        folder = _cached_folder(model)
+    if not Path(folder).is_dir():
+        if download:
+            _check_on_hub(model)
+        else:
+            folder = _cached_folder(model)
     is_local = Path(folder).is_dir()
     try:
         with without_bars():
@@ -59,10 +68,7 @@ def open_sentence_model(model: str, *, download: bool) -> Any:  # noqa: ANN401 -
             )
     except Exception as error:  # of two libraries that read files of a stranger
         line = " ".join(str(error).split())[:300]
-        raise UserError(
-            f"The sentence model {model!r} cannot be opened; take {PACKAGED}, the folder of a model, or its name on "
-            f"the Hugging Face hub: {line}"
-        ) from None
+        raise _not_opened(model, line) from None
 
 
 @contextlib.contextmanager
@@ -77,6 +83,32 @@ def without_bars() -> Iterator[None]:
     finally:
         if was_on:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _check_on_hub(model: str) -> None:
+    """Say at once, not after a minute of tries, that a model is neither in the cache nor to be had from the hub."""
+    from huggingface_hub import HfApi, snapshot_download
+
+    names = [model] if "/" in model else [f"{_OWNER}/{model}", model]
+    for name in names:
+        with contextlib.suppress(OSError, ValueError):
+            snapshot_download(name, local_files_only=True)
+            return
+    for name in names:
+        try:
+            HfApi().model_info(name, timeout=_SECONDS)
+        except Exception as error:  # of a library that reaches a stranger
+            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        else:
+            return
+    raise _not_opened(model, f"it is neither in the cache nor given by the hub ({reason.rstrip('.')}).")
+
+
+def _not_opened(model: str, reason: str) -> UserError:
+    return UserError(
+        f"The sentence model {model!r} cannot be opened; take {PACKAGED}, the folder of a model, or its name on "
+        f"the Hugging Face hub: {reason}"
+    )
 
 
 def _cached_folder(model: str) -> str:

@@ -4,6 +4,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -126,8 +127,20 @@ def test_texts_longer_than_the_model_takes_are_counted_once(encoder: SentenceEnc
         encoder(long)
 
 
+def test_a_model_that_is_not_to_be_had_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError("no route to host\nmore")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
+    message = r"The sentence model 'nobody/nothing' cannot be opened; .* given by the hub \(no route to host\)\.$"
+    with pytest.raises(cml.UserError, match=message):
+        cml.fit(TEXTS, LABELS, backbone="sentence-transformers/nobody/nothing", **OPTIONS)
+
+
 def test_a_transformer_needs_a_tokenizer_that_fits() -> None:
     network, tokenizer = tiny_transformer()
+    with pytest.raises(cml.UserError, match=r"in this order: backbone=\(model, tokenizer\)"):
+        cml.fit(TEXTS, LABELS, backbone=(tokenizer, network), **OPTIONS)
     with pytest.raises(cml.UserError, match="A transformer needs its tokenizer"):
         wrap_foreign(network)
     tokenizer.add_tokens(["rain", "fog"])

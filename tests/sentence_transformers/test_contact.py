@@ -188,7 +188,13 @@ def test_numbers_of_rows_stand_for_labels_of_any_kind(tmp_path: Path) -> None:
     rows = {"text": TEXTS, "other": TEXTS[::-1][::-1], "label": [float(row) for row in range(60)]}
     for loss in ("log-ratio", "proxy-anchor"):
         model = tiny_sentence_transformer()
-        train(tmp_path / loss, model, rows, LabelDistanceLoss(model, loss, "classes", labels=names))
+        train(tmp_path / loss, model, rows, LabelDistanceLoss(model, loss, "classes", labels=names, views=2))
+    with pytest.raises(cml.UserError, match=r"2 columns of inputs, the loss takes 1: set views=2 .*PairJudgements"):
+        train(tmp_path / "pairs", model, rows, LabelDistanceLoss(model, "log-ratio"))
+    with pytest.raises(cml.UserError, match=r"does not fit the label distance 'jaccard': .* given as labels="):
+        train(tmp_path / "sets", model, {"text": TEXTS, "label": LABELS}, LabelDistanceLoss(model, distance="jaccard"))
+    with pytest.raises(cml.UserError, match=r"takes the SentenceTransformer first, then the loss\. Got 'log-ratio'"):
+        LabelDistanceLoss("log-ratio")
     with pytest.raises(cml.UserError, match="give labels="):
         LabelDistanceLoss(model, "proxy-anchor", "classes")
     with pytest.raises(cml.UserError, match="holds 60, which is no number of one of 60 labels"):
