@@ -72,7 +72,7 @@ def read_box(
     if form != "corners" and min(numbers[place] for place in order[2:]) <= 0:
         raise DataError(f"{where}: width and height should be above 0. Got {' '.join(map(str, numbers))} instead.")
     if reach is not None:
-        reach.add(np.reshape(corners, (2, 2)), size)
+        reach.add_box(np.reshape(corners, (2, 2)), size)
     shown = [columns[1 + place] for place in order] if form == "corners" else ["left", "top", "right", "bottom"]
     for place, (corner, end) in enumerate(zip(corners, ends, strict=True)):
         if not -_ROUNDING <= corner <= end + _ROUNDING:

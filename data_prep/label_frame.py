@@ -1,7 +1,7 @@
 """Where boxes and joints lie in their images: their form by the names of columns, and how far they reach."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ _CORNERS = ({"x0": 0, "y0": 1, "x1": 2, "y1": 3}, {"x1": 0, "y1": 1, "x2": 2, "y
 _MANY = 0.3  # share of the images that labels lie beyond, from which the frame is wrong and not the label
 _BEYOND = 1.02  # of a side
 _FEWEST = 3  # images
+_FEWEST_BOXES = 12
+_GROWS = 0.5  # the correlation of a box's size and its left and upper end, which sound boxes do not have
 
 
 def order_box(names: Sequence[str]) -> tuple[tuple[int, ...], str]:
@@ -70,6 +72,10 @@ class Reach:
     largest: float = 0.0  # coordinate in pixels
     side: float = float("inf")  # the shorter side of the smallest image
     names: tuple[str, ...] = ()  # of joints that a file names
+    boxes: int = 0
+    wider: int = 0  # boxes wider and higher than the image's part to their left and above
+    # sums of the left and upper end, the size, and their products, of which ``sizes_grow`` makes correlations
+    sums: Float64 = field(default_factory=lambda: np.zeros((5, 2)))
 
     def add(self, places: Float64, size: Size) -> None:  # places: (P, 2) in pixels; size: height and width
         """Note the labels of an image."""
@@ -83,6 +89,23 @@ class Reach:
         self.swapped += is_beyond and bool((high[::-1] <= _BEYOND * sides).all())
         self.x, self.y = max(self.x, float(high[0] / sides[0])), max(self.y, float(high[1] / sides[1]))
         self.largest, self.side = max(self.largest, float(high.max())), min(self.side, float(sides.min()))
+
+    def add_box(self, corners: Float64, size: Size) -> None:  # corners: (2, 2) in pixels
+        """Note a box."""
+        start, extent = corners[0] / size[::-1], (corners[1] - corners[0]) / size[::-1]
+        self.boxes += 1
+        self.wider += bool((extent > start).all())
+        self.sums += np.array([start, extent, start * start, extent * extent, start * extent])
+        self.add(corners, size)
+
+    @property
+    def sizes_grow(self) -> bool:
+        """Whether boxes are the larger the farther right and down they begin, as where ends are taken for sizes."""
+        if self.boxes < _FEWEST_BOXES or self.wider < self.boxes:
+            return False
+        start, extent, squares, squared, product = self.sums / self.boxes
+        variances = (squares - start**2) * (squared - extent**2)
+        return bool((variances > 0).all() and ((product - start * extent) > _GROWS * np.sqrt(variances)).all())
 
     def check(self, file: object, fault: DataError | None) -> None:  # fault: that of the first bad row
         """Refuse labels that lie beyond many of their images, which is no fault of single rows."""
@@ -99,7 +122,8 @@ class Reach:
 
     def details(self) -> dict[str, Any]:
         """What dataset.json records, which the rule ``frame`` reads."""
-        values = {"images": self.images, "x": round(self.x, 4), "y": round(self.y, 4)}
+        values: dict[str, Any] = {"images": self.images, "x": round(self.x, 4), "y": round(self.y, 4)}
+        values |= {"sizes_grow": True} if self.sizes_grow else {}
         return {**values, "labels": self.labels, "largest": round(self.largest, 2), "side": self.side}
 
 

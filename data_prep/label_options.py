@@ -180,7 +180,8 @@ class LabelOptions(DatasetSource):
         marks = {text.strip() for text in self.missing_value}
         numbers = {number for number in map(_number, marks) if number is not None}
         cells = [cell(row, column, where) for column in self._cells] if marks else []
-        return any(str(value).strip() in marks or _number(value) in numbers for value in cells)
+        texts = ("" if value is None else str(value).strip() for value in cells)
+        return not marks.isdisjoint(texts) or any(_number(value) in numbers for value in cells)
 
     def _are_raters(self) -> bool:
         """Tell whether each column of a label is one rater's, as rater1 and rater2; asks how they are joined."""
@@ -270,7 +271,7 @@ def refuse_bad_rows(rows: Iterable[object]) -> None:
         return
     kinds: dict[str, list[str]] = {}
     for fault in faults:
-        kinds.setdefault(re.sub(r"'[^']*'|[\d.,]+", "_", str(fault).partition(": ")[2]), []).append(str(fault))
+        kinds.setdefault(re.sub(r"'[^']*'|-?[\d.,]+", "_", str(fault).partition(": ")[2]), []).append(str(fault))
     common = max(kinds.values(), key=len)
     text = common[0]
     if len(faults) > 1:
@@ -282,10 +283,13 @@ def refuse_bad_rows(rows: Iterable[object]) -> None:
 
 
 def _shorten(where: str) -> str:
-    """The line alone of "FILE:LINE: fault"."""
-    where = where.partition(": ")[0]
-    line = where.rpartition(":")[2]
-    return f"line {line}" if line.isdecimal() else where.rpartition(", ")[2]
+    """The line alone of "FILE:LINE: fault", or the entry of "FILE: annotation 3: fault"."""
+    where, _, rest = where.partition(": ")
+    file, _, line = where.rpartition(":")
+    if line.isdecimal():
+        return f"line {line}" if int(line) > 1 else f"{Path(file).name}:{line}"  # line 1 is one of many files
+    entry = re.match(r"\w+ \S+(?=: )", rest)
+    return entry[0] if entry else where.rpartition(", ")[2]
 
 
 def describe_first(file: object, item: Labelled, describe: Callable[[Any], str]) -> None:

@@ -23,7 +23,7 @@ from cml.data_prep.label_kinds import KindName
 from cml.data_prep.label_options import LabelOptions, describe_first, refuse_bad_rows
 from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.data_prep.readers import find_reader, read_labels
-from cml.data_prep.row_files import CELLS, Misread, MissingColumn, Row, cell, cut_blocks, number
+from cml.data_prep.row_files import CELLS, Misread, MissingColumn, Row, cell, cut_blocks, name_in, number
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique
 from cml.errors import DataError, UserError
@@ -31,7 +31,7 @@ from cml.errors import DataError, UserError
 Rows = Floating
 KindOfRow = Literal["numbers", "angle", "rotation", "direction", "place", "captions", "classes"]
 _UNIQUE = "ids must be unique; the rows of one item, as of several raters, are joined by --several mean or median"
-SUFFIXES = (*CELLS, ".jsonl", ".parquet", ".xlsx")
+SUFFIXES = (*CELLS, ".jsonl", ".json", ".parquet", ".xlsx")
 _PICTURES = Shrink(256)
 _BLOCK = 256  # vectors that are compared at once
 
@@ -168,11 +168,12 @@ class LabelledRows(LabelOptions):
             label = self._read_label(row, where)
         name = f"{position:06d}"
         if self.id_column is not None:
-            name = str(cell(row, self.id_column, where, option="--id-column")).strip()
-        if not name or not name.isprintable():
+            name = name_in(row, self.id_column, where, option="--id-column").strip()
+        if not name.isprintable():
             raise DataError(f"{where}: {self.id_column} should be printable text. Got {name!r} instead.")
         split = read_split(row, self.split_column, where, printed)
-        group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
+        grouped = self.group_column
+        group = name if grouped is None else name_in(row, grouped, where, option="--group-column")
         kept = read_kept(row, self.keep_columns, where)
         return Labelled(name, name, where, split, group, label, kept, self.find_picture(row, where))
 

@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from cml.console.messages import say
 from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.errors import DataError, UserError, did_you_mean
-from cml.storage.json_file import find_repeated, parse_json
+from cml.storage.json_file import find_repeated, parse_json, read_json
 from cml.storage.regular_file import open_regular
 
 # The mend that fits the cause, for a cell of a table that should hold a number and does not.
@@ -31,6 +31,8 @@ _POINT_GROUPS = re.compile(r"[+-]?\d{1,3}(\.\d{3}){2,}|[+-]?\d{1,3}(\.\d{3})+,\d
 _PERCENT = re.compile(r"[+-]?[\d.,]+\s*%")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
 _OTHER_GROUPS = re.compile(r"[+-]?\d{1,3}([ '])\d{3}(\1\d{3})*(\.\d+)?")
+_SEXAGESIMAL = re.compile(r"[NSEW]?\s*[+-]?\d+\s*°\s*\d+")
+_SEVERAL = re.compile(r"[(\[]?\s*[+-]?\d+\.\d+(\s*[,;]\s*|\s+)[+-]?\d+\.\d+.*")
 _ID = re.compile(r"(?=.*[^\W\d_])(?=.*\d)[\w-]+")
 _WITH_UNIT = re.compile(r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([^\W\d_°]+[²³]?|°[CF]?|[$€£])")
 
@@ -46,7 +48,11 @@ def suggest_mend(value: object, *, own: bool = True) -> str:
         return "the number is missing: fill it, or delete the line"
     if isinstance(value, bool) or text.lower() in ("true", "false"):
         return "for yes and no take --kind classes" if own else "write 0 or 1"
-    if isinstance(value, date | datetime) or _DATE.fullmatch(text):
+    if isinstance(value, Mapping):
+        return "it holds fields: name one of them, as in COLUMN.FIELD"
+    if text.startswith("#"):
+        return "a formula of the table has failed: correct it, or delete the line"
+    if isinstance(value, date | datetime | time | timedelta) or _DATE.fullmatch(text):
         return "a date or time is no number: convert it, for example to days or hours since a fixed one"
     if _PERCENT.fullmatch(text):
         return "write the number without the percent sign" + (', and give the unit by --unit "%"' if own else "")
@@ -61,6 +67,10 @@ def suggest_mend(value: object, *, own: bool = True) -> str:
         return "for a decimal comma give --decimal ," if own else "write a point for the decimal comma"
     if _POINT_GROUPS.fullmatch(text):
         return "for points between thousands give --decimal , --thousands ." if own else "leave the separators out"
+    if _SEXAGESIMAL.match(text):
+        return "write degrees, minutes and seconds as one number of degrees, such as 48.5 for 48° 30 min"
+    if _SEVERAL.fullmatch(text):
+        return "the cell holds several numbers: put each into a column of its own"
     if (parts := _WITH_UNIT.fullmatch(text)) is not None:
         unit = f', and give the unit by --unit "{parts[2]}"' if own else ""
         return f"write the number alone, {parts[1]}{unit}"
@@ -74,7 +84,7 @@ def suggest_mend(value: object, *, own: bool = True) -> str:
 
 _LISTED = 20  # columns that an error names
 TAB = "\t"
-_DELIMITERS = (",", ";", TAB)
+_DELIMITERS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
 CELLS = (".csv", ".tsv")  # how the names of files of cells end
 
 Row = Mapping[str, Any]
@@ -84,8 +94,15 @@ MOST_EXACT = 1 << 53  # whole numbers beyond are not all floats
 
 def read_rows(path: Path, items: str = "images", quote: Quote = '"') -> Iterator[tuple[str, Row | DataError]]:
     """Read the rows of a CSV or JSONL file."""
+    if path.suffix.lower() == ".json":
+        yield from _json(path)
+        return
     if path.suffix.lower() not in (*CELLS, ".jsonl"):
-        raise UserError(f"The labels should be a .csv, .tsv or .jsonl file. Got {path} instead.")
+        files = ".csv, .tsv, .jsonl, .json, .parquet or .xlsx file, or of another format that --format names"
+        mend = (
+            "; convert XML and folders of JSON files to COCO's JSON" if path.is_dir() or path.suffix == ".xml" else ""
+        )
+        raise UserError(f"The labels should be a {files}{mend}. Got {path} instead.")
     empty, name = True, str(path)
     try:
         with io.TextIOWrapper(open_regular(path), _encoding(path), newline="") as file:
@@ -126,11 +143,22 @@ def cell(row: Row, column: str, where: str, *, option: str = "--label-columns") 
         there = f"{', '.join(names[:_LISTED])}{', ...' if len(names) > _LISTED else ''}"
         meant = did_you_mean(column, names)
         mend = f"Name yours with {option}."
-        if any(_is_value(name) for name in names):
+        if any(isinstance(value, str) and value.strip() == column for value in row.values()):
+            mend = "This line seems to hold the names of the columns: delete the lines above it."
+        elif any(_is_value(name) for name in names):
             mend = "This line seems to hold an item: put a line with the names of the columns above it."
             where = f"{where.rpartition(':')[0]}:1"
         raise MissingColumn(f"{where}: there is no column {column!r}.{meant} There are: {there}. {mend}")
     return row[column]
+
+
+def name_in(row: Row, column: str, where: str, *, option: str) -> str:
+    """Read a cell that names something, such as a group: any text or number but an empty one."""
+    value = cell(row, column, where, option=option)
+    if value is None or value != value or not str(value).strip():
+        mend = "fill it in; of cells that are merged in a workbook only the first holds the value"
+        raise DataError(f"{where}: {column} is empty, but should be a name; {mend}.")
+    return str(value)
 
 
 def number(value: object, column: str, where: str, *, written: NumberFormat = PLAIN, own: bool = True) -> float:
@@ -215,8 +243,8 @@ def _csv(file: Iterator[str], path: Path, quote: Quote) -> Iterator[tuple[int, R
     if first.strip().lower().startswith("sep="):  # a line of Excel's, which names the separator
         first = next(file, "")
     delimiter = find_delimiter(first)
-    if delimiter in _DELIMITERS[1:]:
-        say(f"{path} is read as cells separated by {'tabs' if delimiter == TAB else 'semicolons'}.")
+    if delimiter != ",":
+        say(f"{path} is read as cells separated by {_DELIMITERS[delimiter]}.")
     marks: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote == "none" else {"quotechar": quote, "strict": True}
     reader, spanning = csv.reader(itertools.chain([first], file), delimiter=delimiter, **marks), list[int]()
     try:
@@ -231,7 +259,12 @@ def _csv(file: Iterator[str], path: Path, quote: Quote) -> Iterator[tuple[int, R
                 yield line, dict(zip(names, cells, strict=True))
             elif cells:  # no empty line
                 fault = f"should have {len(names)} cells, as the header has. It has {len(cells)}"
-                yield line, DataError(f"{path}:{line}: {fault}; put a text that holds the separator in quotes.")
+                mend = "put a text that holds the separator in quotes"
+                if len(names) == 1:
+                    mend = "if the first line is a title or a comment, delete it"
+                elif len(cells) == len(names) + 1 and not cells[-1]:
+                    mend = "leave out the separator at its end"
+                yield line, DataError(f"{path}:{line}: {fault}; {mend}.")
         if spanning:
             more = f", and so do cells of {len(spanning) - 1} further rows" if len(spanning) > 1 else ""
             advice = "if its quote belongs to the text, rows are joined by mistake: give --quote none"
@@ -250,7 +283,7 @@ def find_delimiter(header: str) -> str:
         for delimiter in _DELIMITERS:
             if len(next(csv.reader([header], delimiter=delimiter), ())) > 1:
                 return delimiter
-    return _DELIMITERS[0]
+    return ","
 
 
 def _trim_names(names: Sequence[str], path: Path) -> list[str]:
@@ -262,6 +295,16 @@ def _trim_names(names: Sequence[str], path: Path) -> list[str]:
     return trimmed
 
 
+def _json(path: Path) -> Iterator[tuple[str, Row | DataError]]:
+    """The objects of a list in a file of JSON."""
+    entries = read_json(path, "rows", finite=False)
+    if not isinstance(entries, list) or not entries:
+        raise DataError(f"{path} should be a list of objects [{{...}}, ...], one for each row.")
+    for position, row in enumerate(entries):
+        where = f"{path}: entry {position}"
+        yield where, row if isinstance(row, dict) else DataError(f"{where}: should be a JSON object {{...}}.")
+
+
 def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataError]]:
     for line_number, line in enumerate(file, start=1):
         if line.strip():
@@ -269,6 +312,8 @@ def _jsonl(file: Iterator[str], path: Path) -> Iterator[tuple[int, Row | DataErr
                 row = parse_json(line.encode(), finite=False)
             except ValueError as error:
                 row = DataError(f"{path}:{line_number}: {error}.")
+            if line_number == 1 and line.lstrip().startswith("["):
+                raise DataError(f"{path} holds a list: name it .json, or write an object {{...}} in each line.")
             if not isinstance(row, dict | DataError):
                 row = DataError(f"{path}:{line_number}: should be a JSON object {{...}}.")
             yield line_number, row

@@ -12,6 +12,7 @@ Rule = Literal[
     "outliers",
     "radians",
     "circular",
+    "codes",
     "frame",
     "swapped-places",
     "thousands",

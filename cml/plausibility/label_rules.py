@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cml.array_types import Bools, Float64
 from cml.data.table_columns import is_place_distance
 from cml.data.vocabulary import means
+from cml.plausibility.codes import find_codes
 from cml.plausibility.finding import Finding, Rule
 from cml.plausibility.swapped_places import LabelNumbers, as_label_numbers, find_swapped_places, mark_swapped_places
 
@@ -140,6 +141,8 @@ _HALF_TURN = math.pi + 1e-3
 _SPREAD, _REACH = 3.3, 2.0  # radians; small angles in degrees, as of a steering wheel, do not spread so evenly
 _SPREAD_OF_TURNS, _REACH_OF_TURNS = 1.2, 0.5  # of rotations and headings, which hardly stay within 6 degrees
 _SPREAD_OF_HALF_TURNS, _SPREAD_OF_QUARTERS, _REACH_OF_QUARTERS = 1.8, 2.6, 1.4
+_FILLED = 0.8  # share of a turn in another unit that angles cover
+_TURN_IN_GRADIANS = 400
 _EVEN = 0.22  # the least standard deviation as a share of the range
 _RADIANS = re.compile(r"circular\(period=6\.28\d*\)")
 _EULERS = re.compile(r"rotation\(.*form='?euler\b.*\)")
@@ -154,6 +157,7 @@ def find_radians(labels: LabelNumbers) -> Iterator[Finding]:
     longitudes, and headings. Marks of unknown labels are set aside.
     """
     yield from _find_degrees(labels)
+    yield from _find_other_turns(labels)
     for values, name, spread, reach in _angular_parts(labels):
         if len(values) < _FEWEST_ANGLES or np.abs(values).max() > _TURN_IN_RADIANS:
             continue
@@ -201,6 +205,26 @@ def _find_degrees(labels: LabelNumbers) -> Iterator[Finding]:
             f"{shown.max():.4g}",
             "If they are degrees, leave --unit radians out, or say --unit degrees and rename columns called radians.",
             beyond,
+            len(known),
+        )
+
+
+def _find_other_turns(labels: LabelNumbers) -> Iterator[Finding]:
+    """Find angles that fill 0 to 1, as shares of a turn, or lie from 0 to 400, as gradians, compared as degrees."""
+    known = labels.values[~_mark_unknown(labels)]
+    if _DEGREES.fullmatch(labels.distance) is None or len(known) < _FEWEST_ANGLES or known.min() < 0:
+        return
+    low, high, width = float(known.min()), float(known.max()), float(np.ptp(known))
+    beyond = int((known > _TURN_IN_DEGREES).any(axis=1).sum())
+    is_share = high <= 1 and width >= _FILLED and (known % 1 != 0).mean() > 0.5
+    is_gradian = beyond > 1 and high <= _TURN_IN_GRADIANS and width >= _FILLED * _TURN_IN_GRADIANS
+    if is_share or is_gradian:
+        turn, unit = (1, "shares of a turn") if is_share else (_TURN_IN_GRADIANS, "gradians")
+        yield Finding(
+            "radians",
+            f"all {len(known)} angles lie from {low:.3g} to {high:.3g}, but are compared as degrees",
+            f'If they are {unit}, take --label-distance "circular(period={turn})".',
+            len(known),
             len(known),
         )
 
@@ -382,6 +406,7 @@ LABEL_RULES: Mapping[Rule, Callable[[LabelNumbers], Iterator[Finding]]] = {
     "outliers": find_outliers,
     "radians": find_radians,
     "circular": find_circular,
+    "codes": find_codes,
     "swapped-places": find_swapped_places,
 }
 

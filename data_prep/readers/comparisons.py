@@ -10,7 +10,7 @@ from cml.console.messages import say
 from cml.data.vocabulary import split_words
 from cml.data_prep.bradley_terry import score_items
 from cml.data_prep.readers.reader import Reader
-from cml.data_prep.row_files import CELLS, Quote, Row, find_delimiter, read_rows
+from cml.data_prep.row_files import CELLS, Misread, Quote, Row, find_delimiter, read_rows
 from cml.errors import DataError
 
 _WINNER = {"winner", "preferred", "chosen"}
@@ -34,6 +34,7 @@ class Comparisons(Reader):
         """See ``Reader.read``."""
         numbers: dict[str, int] = {}
         won: list[tuple[int, int, float]] = []  # the items of each row, and what the first won
+        marks, columns = set[str](), find_columns([])
         for where, row in read_rows(path, "comparisons", quote):
             if isinstance(row, DataError):
                 raise row
@@ -44,14 +45,21 @@ class Comparisons(Reader):
             if left == right or not left or not right:
                 raise DataError(f"{where}: two different items are compared. Got {left!r} and {right!r}.")
             share = _read_winner(winner, left, right, columns, where)
+            marks.add(winner)
             won.append((numbers.setdefault(left, len(numbers)), numbers.setdefault(right, len(numbers)), share))
+        assert columns is not None
+        if marks == {"0", "1"}:
+            sides = f"{columns[0]} and {columns[1]}, or a tie and {columns[0]}"
+            raise Misread(f"{path}: 0 and 1 in {columns[2]} may be {sides}: write left, right and equal.")
         scores, errors = score_items(
-            np.array([pair[:2] for pair in won]), np.array([pair[2] for pair in won]), len(numbers)
+            np.array([pair[:2] for pair in won]), np.array([share for *_, share in won]), len(numbers)
         )
         counts = np.bincount(np.array([pair[:2] for pair in won]).ravel(), minlength=len(numbers))
+        shares = [share for *_, share in won]
         say(
-            f"{path}: {len(won)} comparisons of {len(numbers)} items; a score 1 higher wins 73 % of the comparisons, "
-            f"and the standard error of a score is {np.median(errors):.2f} at the median."
+            f"{path}: {len(won)} comparisons of {len(numbers)} items, of which {columns[0]} won {shares.count(1)} and "
+            f"{columns[1]} {shares.count(0)}; a score 1 higher wins 73 % of the comparisons, and the standard error of "
+            f"a score is {np.median(errors):.2f} at the median."
         )
         for name, place in numbers.items():
             cells = {"score": float(scores[place]), "error": float(errors[place]), "comparisons": int(counts[place])}

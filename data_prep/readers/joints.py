@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cml.console.messages import say
 from cml.data.vocabulary import means, split_words
 from cml.data_prep.readers.reader import Reader
 from cml.data_prep.row_files import CELLS, Quote, Row, find_delimiter, read_rows
@@ -38,6 +39,9 @@ class Joints(Reader):
             return
         columns = find_wide(names)
         used = {column for own in columns.values() for column in own}
+        if depths := [name for name in names if name[-1:].lower() == "z" and name[:-1].rstrip("_-. ") in columns]:
+            listed = ", ".join(depths[:_FEWEST])
+            say(f"{path}: {listed} and the like are left out, since joints in images have x and y alone.")
         for where, row in (pair for part in ([head], rows) for pair in part):
             if isinstance(row, DataError):
                 yield where, row
@@ -55,7 +59,8 @@ def find_wide(names: Sequence[str]) -> Mapping[str, list[str]]:
         kind = part if part in ("x", "y") else "confidence" if means(part, "confidence") else ""
         if kind:
             found.setdefault(name[: name.lower().rindex(part)].rstrip("_-. "), {})[kind] = name
-    return {joint: list(own.values()) for joint, own in found.items() if list(own)[:2] == ["x", "y"]}
+    kinds = ("x", "y", "confidence")
+    return {joint: [own[kind] for kind in kinds if kind in own] for joint, own in found.items() if {"x", "y"} <= {*own}}
 
 
 def find_long(names: Sequence[str]) -> tuple[str, list[str]] | None:

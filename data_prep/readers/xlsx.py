@@ -4,6 +4,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from cml.console.messages import say
 from cml.data_prep.readers.reader import Reader
 from cml.data_prep.row_files import Quote, Row
 from cml.errors import DataError, require_extra
@@ -32,7 +33,9 @@ class Xlsx(Reader):
                     if any(part.file_size > _LARGEST for part in archive.infolist()):
                         raise DataError(f"{path} unpacks to more than {_LARGEST >> 30} GB. Save it as CSV.")
                 file.seek(0)
-                sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
+                sheet, *others = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets
+                if others:
+                    say(f"{path}: the sheet {sheet.title!r} is read, and not the other {len(others)}.")
                 rows = sheet.iter_rows(values_only=True)
                 names = ["" if name is None else str(name).strip() for name in next(rows, ())]
                 if (twice := find_repeated(filter(None, names))) is not None:

@@ -6,11 +6,12 @@ from pathlib import Path
 from cml.data.images import native_size
 from cml.data_prep.readers.image_names import list_images
 from cml.data_prep.readers.reader import Reader
-from cml.data_prep.row_files import Quote, Row
+from cml.data_prep.row_files import Misread, Quote, Row
 from cml.data_prep.text_lines import read_lines
 from cml.errors import DataError, UserError
 
 _BOX = 5  # numbers of a line: class, x and y of the middle, width, height
+_ROOM = 0.2  # of a side, by which joints may lie beyond the box, twice
 _LISTS = ("classes.txt", "obj.names")  # files beside the labels that name the classes, one a line
 
 
@@ -58,8 +59,14 @@ def _read_line(line: str, classes: list[str], width: int, height: int, where: st
     sides = {"x0": width, "x1": width, "y0": height, "y1": height}
     kept = {name: min(max(value, 0.0), float(sides[name])) for name, value in box.items()}  # rounded beyond the border
     step = 3 if len(joints) % 3 == 0 and set(joints[2::3]) <= {0.0, 1.0, 2.0} else 2
+    if len(joints) == 1:
+        raise DataError(f"{where}: a sixth number, such as a confidence, is no joint: leave it out. Got {line!r:.80}.")
     if len(joints) % step:
         raise DataError(f"{where}: joints should have 2 or 3 numbers each. Got {len(joints)} numbers.")
     places = [joints[start : start + step] for start in range(0, len(joints), step)]
+    seen = [place for place in places if any(place[:2]) and place[2:] != [0]]
+    if any(2 * abs(place[0] - x) > w + _ROOM or 2 * abs(place[1] - y) > h + _ROOM for place in seen):
+        fault = "some joints lie outside of the box; the corners of an outline are to be replaced by its box"
+        raise Misread(f"{where}: should be a box and its joints, but {fault}. Got {line!r:.80}.")
     keypoints = [[place[0] * width, place[1] * height, *place[2:]] for place in places]
     return {"class": kind, **kept, **({"keypoints": keypoints} if keypoints else {})}

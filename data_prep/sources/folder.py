@@ -32,7 +32,7 @@ from cml.data_prep.provenance import record_provenance
 from cml.data_prep.readers import find_reader, read_labels
 from cml.data_prep.readers.image_names import list_images
 from cml.data_prep.readers.patterns import NamePattern, fill_pattern
-from cml.data_prep.row_files import Misread, MissingColumn, Row, cell, say_once
+from cml.data_prep.row_files import Misread, MissingColumn, Row, cell, name_in, say_once
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
@@ -200,6 +200,9 @@ class Folder(LabelOptions):
             rows = refuse_other_widths(rows)
         if not skip_bad:
             refuse_bad_rows(rows)
+        if left_out and not rows:
+            counts = " and ".join(f"{count} with {what}" for what, count in left_out.items())
+            raise DataError(f"{self.labels} has no other rows than {counts}: name another --kind or --label-columns.")
         images = [row for row in rows if isinstance(row, Labelled)]
         if self.kind == "sequence":
             check_band(images, self.label_distance)
@@ -323,7 +326,8 @@ class Folder(LabelOptions):
             raise Misread(
                 f"{where}: {name!r} is already in {first.where}; {rule}; leaving rows out would keep the first."
             )
-        group = name if self.group_column is None else str(cell(row, self.group_column, where, option="--group-column"))
+        grouped = self.group_column
+        group = name if grouped is None else name_in(row, grouped, where, option="--group-column")
         split = read_split(row, self.split_column, where, printed)
         label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"), reach)
         kept = read_kept(row, self.keep_columns, where)
@@ -371,7 +375,7 @@ class Folder(LabelOptions):
             digits = wanted.stem.lstrip("0")
             if wanted.stem.isdecimal() and digits and path.stem.lstrip("0") == digits:
                 return f"; there is {path.name}, with another number of digits"
-        return ""
+        return "; for numbers in place of names give a --file-pattern" if name.isdecimal() else ""
 
     @functools.cached_property
     def _known_files(self) -> list[Path]:
@@ -387,7 +391,8 @@ class Folder(LabelOptions):
                 "Put a line with the names of the columns above it, such as file_name,value."
             )
         if not isinstance(value, str) or not value.strip():
-            raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead.")
+            mend = "; for numbers in place of names give a --file-pattern" if isinstance(value, int | float) else ""
+            raise DataError(f"{where}: {self.file_column} should be the path of an image. Got {value!r} instead{mend}.")
         name, folder = value.strip(), os.path.abspath(self.images)
         if os.path.isabs(name) and Path(os.path.abspath(name)).is_relative_to(folder):
             say_once(printed, f"{self.labels}: paths that begin with {folder} are taken relative to it.")
