@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,6 @@ from cml.training.metrics_log import Progress
 from cml.training.optimizer import LearningRates
 from cml.training.training import Training
 from cml.training.validation import Validation
-
-if TYPE_CHECKING:
-    from cml.training.training import Training
 
 
 @dataclass
