@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import cml
+import cml.doors.learners  # registers the learner that is named "tune"
 from cml.checks.advice import advise, render_command
 from cml.cli import main
 from cml.distances import as_label_distance
