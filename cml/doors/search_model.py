@@ -74,14 +74,7 @@ class SearchModel(Model):
         return network.embed(inputs, batch_size=batch_size, bar=bar)
 
     def shorten(self, dimension: int) -> SearchModel:
-        """A model of the first dimensions on both sides; see ``Model.shorten``.
-
-        Args:
-            dimension: How many of the D dimensions.
-
-        Returns:
-            The model.
-        """
+        """A model of the first dimensions on both sides; see ``Model.shorten``."""
         queries = None if self._query_model is None else self._query_model.shorten(dimension)
         return SearchModel.of(super().shorten(dimension), queries)
 
