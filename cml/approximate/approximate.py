@@ -67,7 +67,7 @@ from cml.storage.json_file import write_json
 from cml.storage.resumable_output import ResumableOutput, resumable_output
 from cml.training.pair_map import KnownLists, PairMap, learn_map
 
-REVISION = 1  # raise it when the same options ask for other pairs than before
+REVISION = 2  # raise it when the same options ask for other pairs than before
 RANDOM_SHARE = 0.005  # of all pairs: the far distances keep their ranks
 _MOST_RANDOM = 0.05  # of the budget: of a small one, the nearest pairs need the larger part
 _SAMPLE_SHARE = 0.05  # of the budget, for the estimate of recall ...

@@ -58,7 +58,8 @@ class LabelDistanceLoss(nn.Module):
             raise UserError(
                 f"LabelDistanceLoss takes the SentenceTransformer first, then the loss. Got {model!r} first."
             )
-        self.model, self.views = model, views
+        self.model: Any = model
+        self.views = views
         self.loss: Loss = losses.registry.make(loss) if isinstance(loss, str) else as_loss(loss)
         self.distance: LabelDistance = as_label_distance(distance)
         self._targets: TrainingTargets | None = None
@@ -78,7 +79,7 @@ class LabelDistanceLoss(nn.Module):
         self._encoded, self._targets = encoded, TrainingTargets(self.distance, encoded)
         self.loss.prepare(
             self.loss.target(self._targets),
-            dimension=model.get_embedding_dimension(),
+            dimension=self.model.get_embedding_dimension(),
             names=self._targets.class_names(),
             generator=torch.Generator().manual_seed(0),
         )

@@ -4,8 +4,10 @@ The linear map begins at the identity, and its loss is ``soft-target``: of the i
 the near ones should have the most weight. The perceptron, whose features are added, begins at 0. Its loss is that of
 ``pair-log-ratio`` over lists of random pairs: all known distances count, and not their order alone, which a map of so
 many parameters needs. Whatever is learned is checked by soft targets on items held out, none of whose pairs is learned
-from. There the linear map must be better than the identity, and the perceptron clearly better than the linear map: it
-is more likely to be better by chance. Few known distances keep the linear map.
+from. There the linear map must be better than the identity, and the perceptron better than the linear map. The variance
+of the perceptron's log ratios must be clearly lower as well: a perceptron is more likely to be better by chance. This
+variance tells the two maps apart by far fewer known distances than soft targets do. Few known distances keep the linear
+map.
 """
 
 import copy
@@ -41,7 +43,7 @@ _PAIRS = 2304  # in a batch of the perceptron
 _LABEL_EXPONENT = 2.0  # of the log-ratio loss, in which embedding distances are squared: they follow label distances
 _FLOOR_QUANTILE = 0.02  # as in ``PairLogRatioLoss``
 _FEWEST_KNOWN = 10_000  # distances, each counted both ways: of fewer, a perceptron takes longer than its gain is worth
-_PATIENCE = 2  # checks in a row that are no better than the linear map, after which the perceptron is given up
+_PATIENCE = 4  # checks in a row that are no better than the linear map, after which the perceptron is given up
 _CLEAR = 2.0  # standard errors by which the perceptron must be better
 
 
@@ -169,7 +171,7 @@ class _Learning:
 
     def improve(
         self, start: PairMap, rate: float, *, times: int = 1, patience: int = _CHECKS
-    ) -> PairMap | None:  # a linear map at its best check; a map with a perceptron
+    ) -> PairMap | None:  # a linear map at its best check, one with a perceptron at the last that is better than before
         """Train a map."""
         if not len(self._anchors) or not len(self._pairs) or time.monotonic() > self._ends:
             return None
@@ -202,8 +204,8 @@ class _Learning:
         return best
 
     def is_clearly_better(self, learned: PairMap, before: PairMap) -> bool:
-        """Whether the mean of the held-out losses falls by more than ``_CLEAR`` standard errors."""
-        gains = self._losses(before) - self._losses(learned)
+        """Whether the mean spread of the held-out log ratios falls by more than ``_CLEAR`` standard errors."""
+        gains = self._spreads(before) - self._spreads(learned)
         error = gains.std() / math.sqrt(len(gains))
         return len(gains) > 1 and bool(gains.mean() > _CLEAR * error)
 
@@ -221,7 +223,7 @@ class _Learning:
         first, second = torch.from_numpy(places.reshape(-1, 2)).unbind(dim=1)
         squared = (mapped[first] - mapped[second]).square().sum(dim=1)
         label_distances = torch.from_numpy(self._pair_distances[drawn])
-        return log_ratio_of_pairs(squared, label_distances, label_exponent=_LABEL_EXPONENT, floor=self._floor)
+        return _log_ratio(squared, label_distances, self._floor)
 
     def _map(self, vectors: Tensor, weight: Tensor, perceptron: nn.Sequential | None) -> Tensor:
         """Map vectors as ``PairMap`` does, in a form that has gradients."""
@@ -245,22 +247,25 @@ class _Learning:
             values = [float(self._loss(mapped * scale, label_distances)) for scale in _SCALES]
         return min(values), float(_SCALES[int(np.argmin(values))])
 
-    def _losses(self, learned: PairMap) -> Float64:
-        """The loss of each item held out, at the scale that suits all of them best: (A,)."""
+    def _spreads(self, learned: PairMap) -> Float64:
+        """The variance of the log ratios of each item held out: (A,)."""
         vectors, label_distances = self._checked
-        weight = torch.from_numpy(learned.weight)
-        _, scale = self._check(weight, learned.perceptron)
-        losses = []
+        spreads = []
         with torch.no_grad():
-            scaled = self._map(vectors, weight, learned.perceptron) * scale
+            mapped = self._map(vectors, torch.from_numpy(learned.weight), learned.perceptron)
             for number, row in enumerate(label_distances):
                 others = torch.isfinite(row)
                 others[number] = False
                 if others.sum() < 2:
                     continue
-                alone = torch.cat([scaled[number, None], scaled[others]])
-                losses.append(float(self._loss(alone, torch.cat([row.new_zeros(1), row[others]])[None])))
-        return np.array(losses)
+                squared = (mapped[others] - mapped[number]).square().sum(dim=1)
+                spreads.append(float(_log_ratio(squared, row[others], self._floor)))
+        return np.array(spreads)
+
+
+def _log_ratio(squared: Tensor, label_distances: Tensor, floor: float) -> Tensor:
+    """The spread of the log ratios of pairs, (P,) squared distances and their label distances."""
+    return log_ratio_of_pairs(squared, label_distances, label_exponent=_LABEL_EXPONENT, floor=floor)
 
 
 def _list_pairs(known: SparseDistances) -> tuple[Int64, Float32]:

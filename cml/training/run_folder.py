@@ -190,4 +190,4 @@ def load_training_items(folder: Path) -> UInt64:  # (M,) digests; none of a run 
 
 
 def _checksum(digests: UInt64) -> np.uint64:
-    return np.frombuffer(hashlib.blake2b(digests.tobytes(), digest_size=8).digest(), np.uint64)[0]
+    return np.uint64(np.frombuffer(hashlib.blake2b(digests.tobytes(), digest_size=8).digest(), np.uint64)[0])

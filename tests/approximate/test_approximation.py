@@ -574,21 +574,27 @@ def test_the_log_ratio_loss_of_random_pairs_is_that_of_their_matrix(monkeypatch:
     assert loss.item() == pytest.approx(wanted.item(), rel=1e-5)
 
 
-def test_losses_of_items_are_the_terms_of_the_mean() -> None:
+def test_a_perceptron_is_chosen_by_the_log_ratios_of_each_item_held_out() -> None:
     rows = VECTORS[:40]
     lists = KnownLists(rows, known_share(TRUTH[:40, :40], 0.3, np.random.default_rng(0)), normalize=True)
     checked = lists.batch(np.arange(7), np.random.default_rng(1))
     work = _Learning(lists, checked, 1.0, np.random.default_rng(2), np.inf)
     weight = np.random.default_rng(3).normal(size=(10, 10 + WIDTHS[-1])).astype(np.float32)
     curved, linear = PairMap(weight, make_perceptron(10, 0)), PairMap(weight[:, :10])
+    distances = checked[1].numpy().astype(np.float64)
     for learned in (curved, linear):
-        mean, _ = work._check(torch.from_numpy(learned.weight), learned.perceptron)
-        losses = work._losses(learned)
-        assert len(losses) == 7
-        assert losses.mean() == pytest.approx(mean, rel=1e-5)
-    gains = work._losses(linear) - work._losses(curved)
+        mapped = learned.apply(checked[0].numpy(), normalize=True)
+        wanted = []
+        for number, row in enumerate(distances):
+            others = np.flatnonzero(np.isfinite(row) & (np.arange(len(row)) != number))
+            squared = np.square(mapped[others] - mapped[number]).sum(axis=1)
+            ratios = np.log(squared + 1e-6) - 2 * np.log(row[others].clip(min=work._floor))
+            wanted.append(2 * ratios.var(ddof=1))
+        np.testing.assert_allclose(work._spreads(learned), wanted, rtol=1e-3)
+    gains = work._spreads(linear) - work._spreads(curved)
     assert not work.is_clearly_better(linear, linear)
     assert work.is_clearly_better(curved, linear) == (gains.mean() > 2 * gains.std() / np.sqrt(7))
+    assert work.is_clearly_better(linear, curved) == (-gains.mean() > 2 * gains.std() / np.sqrt(7))
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -610,6 +616,7 @@ def test_a_model_with_a_perceptron_embeds_as_its_map_does(normalize: bool, tmp_p
 @pytest.mark.usefixtures("few_steps")
 def test_a_perceptron_is_resumed_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_map, "_FEWEST_KNOWN", 0)
+    monkeypatch.setattr(pair_map, "_CLEAR", -1e9)  # it is chosen
     for module in (pair_map, learned_model):
         monkeypatch.setattr(module, "WIDTHS", (64, 64))
     points, log, out = [tuple(row) for row in HIDDEN[:50, :2].tolist()], tmp_path / "log", tmp_path / "out"
