@@ -793,13 +793,14 @@ def test_broken_folders(photos: Path, tmp_path: Path) -> None:
     assert "image_size" in message(image_size=0)
     assert "test_fraction" in message(test_fraction=0.0)
     (tmp_path / "labels.txt").write_text("")
-    assert "should be a .csv, .tsv or .jsonl file" in message(labels=tmp_path / "labels.txt")
+    assert "should be a .csv, .tsv, .jsonl, .json, .parquet or .xlsx file" in message(labels=tmp_path / "labels.txt")
     for name, content, expected in (
         ("empty.csv", b"", "lists no images"),
         ("header.csv", b"file_name,value\n", "lists no images"),
         ("latin.csv", "file_name,value\nä.jpg,1\n".encode("latin-1"), "should be UTF-8"),
         ("a.jsonl", b'{"file_name": "0.jpg", "value": 1}\n{"file_name"\n', "a.jsonl:2: is not JSON"),
-        ("b.jsonl", b"[1]\n", "b.jsonl:1: should be a JSON object"),
+        ("b.jsonl", b"[1]\n", "b.jsonl holds a list: name it .json"),
+        ("b2.jsonl", b'{"file_name": "0.jpg", "value": 1}\n[1]\n', "b2.jsonl:2: should be a JSON object"),
         ("c.jsonl", b'{"file_name": "0.jpg", "value": NaN}\n', "c.jsonl:1: value should be a finite number"),
         ("d.jsonl", b'{"file_name": "0.jpg", "value": true}\n', "d.jsonl:1: value should be a finite number"),
         ("e.jsonl", b'{"file_name": "0.jpg", "value": [1, null]}\n', "e.jsonl:1: value should be a finite number"),

@@ -194,7 +194,7 @@ BAD = [
     ({"emb_1": "1e39"}, ":5: emb_1 should be a finite float32. Got inf instead"),
     ({"age": ""}, ":5: age should be a finite number. Got '' instead"),
     ({"name": "p0"}, ":5: the id 'p0' is already in"),
-    ({"name": " "}, ":5: name should be printable text"),
+    ({"name": " "}, ":5: name is empty, but should be"),
 ]
 
 
@@ -261,7 +261,7 @@ def test_columns_that_do_not_fit_are_one_line(tmp_path: Path, suffix: str, optio
         ({"features": ("a",), "vectors": Path("b.npy")}, "Got both"),
         (
             {"source": Path("a.txt"), "features": ("a",)},
-            "should be a .csv, .tsv, .jsonl, .parquet, .xlsx file. Got a.txt",
+            "should be a .csv, .tsv, .jsonl, .json, .parquet, .xlsx file. Got a.txt",
         ),
         ({"features": ("a",), "unit": "years", "kind": "classes"}, "A unit belongs to numbers and angles"),
         ({"features": ("a",), "label_columns": ()}, "label_columns should name at least one column"),
