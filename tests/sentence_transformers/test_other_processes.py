@@ -20,9 +20,9 @@ def test_gradients_of_two_processes_are_those_of_one(tmp_path: Path) -> None:
     for rank in "01":
         two = load_file(tmp_path / f"{rank}.safetensors")
         assert two.keys() == one.keys()
-        assert max(float(value.abs().max()) for value in one.values()) > 1e-3
-        for name, value in one.items():
-            torch.testing.assert_close(two[name], value, atol=1e-6, rtol=0)
+        whole, other = (torch.cat([found[name].flatten().double() for name in one]) for found in (one, two))
+        assert whole.norm() > 1e-3
+        assert (other - whole).norm() <= 1e-6 * whole.norm()  # single numbers of float32 differ by what they cancel
 
 
 def test_texts_load_where_cml_is_not_installed(tmp_path: Path) -> None:
