@@ -54,7 +54,8 @@ class LabelDistanceLoss(nn.Module):
         views: int = 1,
     ) -> None:
         super().__init__()
-        if not isinstance(model, nn.Module):
+        is_module = isinstance(model, nn.Module)
+        if not is_module:
             raise UserError(
                 f"LabelDistanceLoss takes the SentenceTransformer first, then the loss. Got {model!r} first."
             )
