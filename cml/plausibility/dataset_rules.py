@@ -109,7 +109,7 @@ def find_frame(details: Mapping[str, Any]) -> list[Finding]:  # details of datas
     images, x, y, largest, side = (float(number) for number in numbers if number is not None)
     labels = str(frame.get("labels", "labels")) if isinstance(frame, dict) else ""
     if isinstance(frame, dict) and frame.get("sizes_grow"):
-        what = f"all boxes of {images:g} images are wider and higher the farther right and down they begin"
+        what = f"the boxes of {images:g} images tend to be wider and higher the farther right and down they begin"
         mend = "If the last two numbers are the right and lower end, name the columns x0, y0, x1 and y1."
         return [Finding("frame", what, mend, int(images), int(images))]
     is_hundredths = largest <= _HUNDRED and side >= _LARGER * _HUNDRED

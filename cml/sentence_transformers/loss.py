@@ -37,7 +37,8 @@ class LabelDistanceLoss(nn.Module):
             Pairs of different items with a score are no views: see ``cml.PairJudgements``.
 
     Raises:
-        UserError: A loss that needs ``labels`` has none, the labels do not fit the distance, or ``model`` is none.
+        UserError: A loss that needs ``labels`` has none, the labels do not fit the distance, or ``model`` is no
+            SentenceTransformer.
 
     Example:
         >>> from cml.sentence_transformers import LabelDistanceLoss
@@ -54,13 +55,11 @@ class LabelDistanceLoss(nn.Module):
         views: int = 1,
     ) -> None:
         super().__init__()
-        is_module = isinstance(model, nn.Module)
-        if not is_module:
+        if not hasattr(model, "get_embedding_dimension"):
             raise UserError(
                 f"LabelDistanceLoss takes the SentenceTransformer first, then the loss. Got {model!r} first."
             )
-        self.model: Any = model
-        self.views = views
+        self.model, self.views = model, views
         self.loss: Loss = losses.registry.make(loss) if isinstance(loss, str) else as_loss(loss)
         self.distance: LabelDistance = as_label_distance(distance)
         self._targets: TrainingTargets | None = None
@@ -80,7 +79,7 @@ class LabelDistanceLoss(nn.Module):
         self._encoded, self._targets = encoded, TrainingTargets(self.distance, encoded)
         self.loss.prepare(
             self.loss.target(self._targets),
-            dimension=self.model.get_embedding_dimension(),
+            dimension=model.get_embedding_dimension(),
             names=self._targets.class_names(),
             generator=torch.Generator().manual_seed(0),
         )
@@ -101,13 +100,14 @@ class LabelDistanceLoss(nn.Module):
         """
         if labels is None:
             raise UserError("The data set has no column 'label', whose distances are the targets of the loss.")
-        columns = [self.model(features)["sentence_embedding"] for features in sentence_features]
-        if len(columns) != self.views:
+        inputs = list(sentence_features)
+        if len(inputs) != self.views:
             raise UserError(
-                f"The data set has {len(columns)} columns of inputs, the loss takes {self.views}: set "
-                f"views={len(columns)} if each row shows one item, with its label. Pairs of two items with a score are "
+                f"The data set has {len(inputs)} columns of inputs, but the loss takes {self.views}: set "
+                f"views={len(inputs)} if each row shows one item, with its label. Pairs of two items with a score are "
                 "trained by cml.fit(texts, cml.PairJudgements(...))."
             )
+        columns = [self.model(features)["sentence_embedding"] for features in inputs]
         own = torch.cat([column if column.dtype == torch.float64 else column.float() for column in columns])
         if self.loss.normalize:
             own = nn.functional.normalize(own, dim=1)

@@ -24,20 +24,10 @@ if TYPE_CHECKING:
 
 
 PACKAGED = "all-minilm-l6-v2"
-
-
 _ZIP_SHA256 = "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592"
-
-
 _EXTRA = f"is in an extra: {install_hint('sentences')}"
-
-
 _OWNER = "sentence-transformers"  # of models that are named without one
-
-
 _SECONDS = 10.0  # for the hub to answer
-
-
 _NAMES_OF_PACKAGED = (PACKAGED, f"sentence-transformers/{PACKAGED}")  # lower case
 
 
@@ -56,10 +46,13 @@ def open_sentence_model(model: str, *, download: bool) -> Any:  # noqa: ANN401 -
     is_packaged = model.lower() in _NAMES_OF_PACKAGED and importlib.util.find_spec("all_minilm_l6_v2") is not None
     folder = str(_unpack_model()) if is_packaged or model == PACKAGED else model
     if not Path(folder).is_dir():
-        if download:
+        cached = _find_cached(model)
+        if cached is None:
+            if not download:
+                raise not_cached_error(f"The sentence model {model!r}")
             _check_on_hub(model)
-        else:
-            folder = _cached_folder(model)
+        elif not download:  # asked for the name, the library would ask the hub all the same
+            folder = cached
     is_local = Path(folder).is_dir()
     try:
         with without_bars():
@@ -68,7 +61,7 @@ def open_sentence_model(model: str, *, download: bool) -> Any:  # noqa: ANN401 -
             )
     except Exception as error:  # of two libraries that read files of a stranger
         line = " ".join(str(error).split())[:300]
-        raise _not_opened(model, line) from None
+        raise _make_error(model, line) from None
 
 
 @contextlib.contextmanager
@@ -85,40 +78,40 @@ def without_bars() -> Iterator[None]:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _check_on_hub(model: str) -> None:
-    """Say at once, not after a minute of tries, that a model is neither in the cache nor to be had from the hub."""
-    from huggingface_hub import HfApi, snapshot_download
+def _hub_names(model: str) -> list[str]:
+    """The names that a model may have on the Hugging Face hub."""
+    return [model] if "/" in model else [f"{_OWNER}/{model}", model]
 
-    names = [model] if "/" in model else [f"{_OWNER}/{model}", model]
-    for name in names:
+
+def _find_cached(model: str) -> str | None:
+    """Find the folder of a model in the hub's cache."""
+    from huggingface_hub import snapshot_download
+
+    for name in _hub_names(model):
         with contextlib.suppress(OSError, ValueError):
-            snapshot_download(name, local_files_only=True)
-            return
-    for name in names:
+            return str(snapshot_download(name, local_files_only=True))
+    return None
+
+
+def _check_on_hub(model: str) -> None:
+    """Fail at once if the hub does not have a model; the library would retry for a minute."""
+    from huggingface_hub import HfApi
+
+    for name in _hub_names(model):
         try:
             HfApi().model_info(name, timeout=_SECONDS)
         except Exception as error:  # of a library that reaches a stranger
             reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         else:
             return
-    raise _not_opened(model, f"it is neither in the cache nor given by the hub ({reason.rstrip('.')}).")
+    raise _make_error(model, f"it is neither in the cache nor available from the hub ({reason.rstrip('.')}).")
 
 
-def _not_opened(model: str, reason: str) -> UserError:
+def _make_error(model: str, reason: str) -> UserError:
     return UserError(
         f"The sentence model {model!r} cannot be opened; take {PACKAGED}, the folder of a model, or its name on "
         f"the Hugging Face hub: {reason}"
     )
-
-
-def _cached_folder(model: str) -> str:
-    """Find the folder of a model in the hub's cache. Asked for its name, the library would ask the hub all the same."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        return str(snapshot_download(model, local_files_only=True))
-    except (OSError, ValueError):
-        raise not_cached_error(f"The sentence model {model!r}") from None
 
 
 def _unpack_model() -> Path:

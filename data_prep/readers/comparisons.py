@@ -34,28 +34,26 @@ class Comparisons(Reader):
         """See ``Reader.read``."""
         numbers: dict[str, int] = {}
         won: list[tuple[int, int, float]] = []  # the items of each row, and what the first won
-        marks, columns = set[str](), find_columns([])
+        marks, columns = set[str](), ("left", "right", "winner")
         for where, row in read_rows(path, "comparisons", quote):
             if isinstance(row, DataError):
                 raise row
-            columns = find_columns(list(row))
-            if columns is None:
+            named = find_columns(list(row))
+            if named is None:
                 raise DataError(f"{where}: comparisons have the columns left, right and winner.")
+            columns = named
             left, right, winner = (str(row[column]).strip() for column in columns)
             if left == right or not left or not right:
                 raise DataError(f"{where}: two different items are compared. Got {left!r} and {right!r}.")
             share = _read_winner(winner, left, right, columns, where)
             marks.add(winner)
             won.append((numbers.setdefault(left, len(numbers)), numbers.setdefault(right, len(numbers)), share))
-        assert columns is not None
         if marks == {"0", "1"}:
             sides = f"{columns[0]} and {columns[1]}, or a tie and {columns[0]}"
             raise Misread(f"{path}: 0 and 1 in {columns[2]} may be {sides}: write left, right and equal.")
-        scores, errors = score_items(
-            np.array([pair[:2] for pair in won]), np.array([share for *_, share in won]), len(numbers)
-        )
-        counts = np.bincount(np.array([pair[:2] for pair in won]).ravel(), minlength=len(numbers))
-        shares = [share for *_, share in won]
+        pairs, shares = np.array([pair[:2] for pair in won]), [share for *_, share in won]
+        scores, errors = score_items(pairs, np.array(shares), len(numbers))
+        counts = np.bincount(pairs.ravel(), minlength=len(numbers))
         say(
             f"{path}: {len(won)} comparisons of {len(numbers)} items, of which {columns[0]} won {shares.count(1)} and "
             f"{columns[1]} {shares.count(0)}; a score 1 higher wins 73 % of the comparisons, and the standard error of "

@@ -132,7 +132,7 @@ def test_a_model_that_is_not_to_be_had_is_named_at_once(monkeypatch: pytest.Monk
         raise OSError("no route to host\nmore")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
-    message = r"The sentence model 'nobody/nothing' cannot be opened; .* given by the hub \(no route to host\)\.$"
+    message = r"The sentence model 'nobody/nothing' cannot be opened; .* available from the hub \(no route to host\)\.$"
     with pytest.raises(cml.UserError, match=message):
         cml.fit(TEXTS, LABELS, backbone="sentence-transformers/nobody/nothing", **OPTIONS)
 

@@ -189,7 +189,7 @@ def test_numbers_of_rows_stand_for_labels_of_any_kind(tmp_path: Path) -> None:
     for loss in ("log-ratio", "proxy-anchor"):
         model = tiny_sentence_transformer()
         train(tmp_path / loss, model, rows, LabelDistanceLoss(model, loss, "classes", labels=names, views=2))
-    with pytest.raises(cml.UserError, match=r"2 columns of inputs, the loss takes 1: set views=2 .*PairJudgements"):
+    with pytest.raises(cml.UserError, match=r"2 columns of inputs, but the loss takes 1: set views=2 .*PairJudgements"):
         train(tmp_path / "pairs", model, rows, LabelDistanceLoss(model, "log-ratio"))
     with pytest.raises(cml.UserError, match=r"does not fit the label distance 'jaccard': .* given as labels="):
         train(tmp_path / "sets", model, {"text": TEXTS, "label": LABELS}, LabelDistanceLoss(model, distance="jaccard"))
