@@ -17,9 +17,10 @@ from cml.data.input_form import AcceptedInputs, FieldNames, Inputs
 from cml.data.input_sources import recognize_inputs
 from cml.data.vectors import Vectors
 from cml.doors.model import Model
-from cml.doors.search_model import QUERIES, SearchModel
+from cml.doors.search_model import SearchModel
 from cml.doors.training_run import Interrupted
 from cml.errors import UserError
+from cml.export.sentence_folder import QUERIES
 from cml.graded.distance import GradedDistance
 from cml.graded.grades import AlignedGrades, Grades
 from cml.graded.towers import SideReader, Towers
@@ -29,8 +30,10 @@ from cml.models.backbone import count_channels, read_by_itself
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig, with_options
 from cml.training.train_options import complete_options
+from cml.training.vector_options import text_options
 
 DEFAULTS = {"sampler": "queries", "loss": "soft-target"}
+_OF_TEXTS = ("dimension", "learning_rate", "backbone_lr_scale", "warmup")
 
 
 def fit_grades(
@@ -53,8 +56,7 @@ def fit_grades(
     aligned = grades.align(*inputs)
     aligned.grades.check_queries()
     base = TrainConfig() if config is None else config
-    untouched = {name: value for name, value in DEFAULTS.items() if getattr(base, name) == getattr(TrainConfig(), name)}
-    chosen = {**untouched, **{name: value for name, value in options.items() if value is not None}}
+    chosen = _suit(base, DEFAULTS, options)
     if chosen.get("evaluate_every", base.evaluate_every):
         raise UserError(
             "Graded search holds no queries out: leave out 'evaluate_every', and measure by model.rank(queries, "
@@ -74,6 +76,8 @@ def fit_grades(
     if options["resume"] and out is not None and (out / QUERIES).is_dir():
         raise UserError(f"{out} holds a finished run of two networks: open it by cml.load, or choose another folder.")
     sides = _Sides.open(aligned, backbone, collate, base, options)
+    if sides.have_texts:  # a pretrained network, which learns slowly
+        chosen = _suit(base, {name: text_options(chosen)[name] for name in _OF_TEXTS}, chosen)
     try:
         model = fit(
             items, items, config, label_distance=distance, backbone=sides.towers, collate=sides.reader, **chosen
@@ -85,6 +89,12 @@ def fit_grades(
     if out is not None:
         found.save_both(out)
     return found
+
+
+def _suit(base: TrainConfig, suited: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with those that suit, where neither they nor the config name another value."""
+    untouched = {name: value for name, value in suited.items() if getattr(base, name) == getattr(TrainConfig(), name)}
+    return {**untouched, **{name: value for name, value in options.items() if value is not None}}
 
 
 def are_two(backbone: object) -> bool:
@@ -115,6 +125,11 @@ class _Sides:
 
     towers: Towers
     reader: SideReader
+
+    @property
+    def have_texts(self) -> bool:
+        """Whether a side is of texts."""
+        return "texts" in (self.towers.queries.config.inputs.kind, self.towers.documents.config.inputs.kind)
 
     @classmethod
     def open(

@@ -11,8 +11,9 @@ from cml import distances
 from cml.data.input_form import Collate
 from cml.distances import LabelDistance
 from cml.doors.model import Model
-from cml.doors.search_model import QUERIES, SearchModel, is_of_search
+from cml.doors.search_model import SearchModel, is_of_search
 from cml.errors import UserError
+from cml.export.sentence_folder import QUERIES
 from cml.models import Backbone
 from cml.models.embedding import EmbeddingModel
 from cml.processes.device import pick_device

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from cml.array_types import Float32, Int64
 from cml.doors.model import Model
 from cml.errors import UserError
+from cml.export.sentence_folder import QUERIES, write_routes
 from cml.graded.distance import GradedDistance
 from cml.graded.named_side import split_names
 from cml.graded.ranking import Ranking
@@ -16,7 +18,6 @@ from cml.storage.atomic import atomic_folder
 from cml.training.saved_model import RunConfig
 
 Side = Literal["queries", "documents"]
-QUERIES = "queries"  # the folder of the network of queries, in that of the documents'
 
 
 class SearchModel(Model):
@@ -138,6 +139,27 @@ class SearchModel(Model):
             with atomic_folder(folder / QUERIES) as temporary:
                 self._query_model.save_into(temporary)
         self.save_into(folder)
+        if self._query_model is not None:
+            write_routes(folder)
+
+    def export_hub(self, out: Path | str, *, name: str = "", licence: str = "other", repository: str = "") -> list[str]:
+        """Write a folder to share, with both networks where there are two; see ``Model.export_hub``."""
+        if self._query_model is None:
+            return super().export_hub(out, name=name, licence=licence, repository=repository)
+        from cml.export.hub import export_hub
+
+        networks = self.network, self._query_model.network
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = self.save(Path(temporary) / (name or Path(out).name))
+            return export_hub(
+                folder,
+                Path(out),
+                name=name,
+                licence=licence,
+                repository=repository,
+                model=networks[0],
+                query_model=networks[1],
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_query_model": self._query_model}

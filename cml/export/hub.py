@@ -16,7 +16,7 @@ import torch
 from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError
-from cml.export.sentence_folder import write_sentence_folder
+from cml.export.sentence_folder import QUERIES, write_routes, write_sentence_folder
 from cml.models.embedding import EmbeddingModel
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.results import Evaluation
@@ -35,11 +35,11 @@ def export_hub(
     data: Path | None = None,
     repository: str = "",  # where the folder will be uploaded, ``user/name``; "" if it is not
     model: EmbeddingModel | None = None,  # the run's model, where it has a module of the user's own; None to load it
+    query_model: EmbeddingModel | None = None,  # the same of the queries, where they have a network of their own
 ) -> list[str]:
     """Write a finished run as a folder to share: weights, calibration, config without local paths, and model card."""
     config = RunConfig.load(run)
-    model = load_model(run, config.model, torch.device("cpu")) if model is None else model
-    calibration = load_calibration(run, model)
+    has_two = (run / QUERIES).is_dir()
     gaps, info = [], _dataset_info(config, data)
     if info is None:
         gaps.append(f"the dataset is not at {data or config.dataset or 'hand (the run was trained on arrays)'}")
@@ -52,20 +52,31 @@ def export_hub(
         gaps.append("the weights' licence is not chosen (--licence)")
     place = f"hf:{repository}" if repository else "PATH OF THIS FOLDER"
     name = name or repository.rpartition("/")[2] or run.resolve().name
-    card = build_model_card(name, config, licence=licence, data=info, evaluation=evaluation, place=place)
-    # the run's config, so that it loads like a run, without the paths of this machine
+    card = build_model_card(name, config, licence=licence, data=info, evaluation=evaluation, place=place, two=has_two)
+    with atomic_folder(out) as folder:
+        _share_network(run, folder, model)
+        if has_two:
+            (folder / QUERIES).mkdir()
+            _share_network(run / QUERIES, folder / QUERIES, query_model)
+            write_routes(folder)
+        (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
+    return gaps
+
+
+def _share_network(run: Path, folder: Path, model: EmbeddingModel | None) -> None:
+    """Write a network with its calibration and config, so that it loads like a run, without paths of this machine."""
+    config = RunConfig.load(run)
+    model = load_model(run, config.model, torch.device("cpu")) if model is None else model
+    calibration = load_calibration(run, model)
     shared = {**read_json(run / "config.json", "the run's config"), "dataset": "", "made_of": {}, "library_name": "cml"}
     for part in ("train", "model"):
         shared[part]["weights"] = Path(shared[part]["weights"]).name
     shared["train"]["features"] = ""
-    with atomic_folder(out) as folder:
-        save_finished(folder, model)
-        write_sentence_folder(folder, model)
-        if calibration is not None:
-            save_calibration(folder, calibration, model)
-        write_json(folder / "config.json", shared)
-        (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
-    return gaps
+    save_finished(folder, model)
+    write_sentence_folder(folder, model)
+    if calibration is not None:
+        save_calibration(folder, calibration, model)
+    write_json(folder / "config.json", shared)
 
 
 def _dataset_info(config: RunConfig, data: Path | None) -> DatasetInfo | None:
@@ -95,6 +106,7 @@ def build_model_card(
     data: DatasetInfo | None = None,  # what dataset.json says of the training data; None if that is not at hand
     evaluation: Evaluation | None = None,  # the evaluation of the run; None if it was not evaluated
     place: str = "PATH OF THIS FOLDER",
+    two: bool = False,  # whether queries have a network of their own
 ) -> str:
     """Write the README.md of a model: Markdown with a YAML header, as the Hugging Face hub reads it."""
     header: dict[str, Any] = {  # its values are written as JSON, a subset of YAML, so that no text can break its line
@@ -124,6 +136,7 @@ def build_model_card(
     model, train = config.model, config.train
     takes_images, form = model.inputs.kind == "images", str(model.inputs)
     example = '["a.jpg", "b.jpg"]' if takes_images else "inputs"
+    of_queries = '\nqueries = model.embed(queries, side="queries")' if two else ""
     trunk = "head trained on frozen features" if train.freeze_backbone else "trained as a whole"
     trunk = f"trained by adapters of rank {train.lora}, merged" if train.lora else trunk
     facts = {
@@ -170,7 +183,7 @@ between labels: near items have similar labels.
 import cml
 
 model = cml.load({json.dumps(place)})
-embeddings = model.embed({example})  # ({2 if takes_images else "N"}, {model.dimension}) float32
+embeddings = model.embed({example})  # ({2 if takes_images else "N"}, {model.dimension}) float32{of_queries}
 ```
 
 `cml embed`, `cml index` and `cml export onnx` take this folder as their run.

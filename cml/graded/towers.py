@@ -91,11 +91,10 @@ class Towers(nn.Module):
         weight, bias, first = head.weight.detach(), head.bias.detach(), self.widths[0]
         parts = (weight[:, :first], bias), (weight[:, first:-1], bias + weight[:, -1])
         for tower, (own, shift) in zip((self.queries, self.documents), parts, strict=True):
-            assert isinstance(tower.head, nn.Linear)
+            tower.head = nn.Linear(own.shape[1], head.out_features, device=own.device)
             with torch.no_grad():
                 tower.head.weight.copy_(own)
                 tower.head.bias.copy_(shift)
-            tower.head.requires_grad_(True)
-            tower.config = replace(tower.config, normalize=normalize)
+            tower.config = replace(tower.config, normalize=normalize, dimension=head.out_features)
             tower.eval()
         return self.queries, self.documents

@@ -15,6 +15,7 @@ from cml.data.input_sources import open_inputs
 from cml.doors.load import load
 from cml.doors.model import Model
 from cml.errors import UserError
+from cml.export.sentence_folder import QUERIES
 from cml.processes.device import to_device
 
 
@@ -90,6 +91,8 @@ class Embedding(InputModule):
     ) -> Self:
         """Load a model that ``model.save`` wrote; ``model_kwargs`` may hold ``backbone`` and ``collate``."""
         own = {name: value for name, value in (model_kwargs or {}).items() if name in ("backbone", "collate")}
+        if subfolder == QUERIES:  # of two networks, given as (queries, documents)
+            own = {name: value[0] for name, value in own.items()}
         folder = Path(model_name_or_path)
         if not folder.is_dir():
             raise UserError(f"{model_name_or_path} is no folder: fetch it by cml.load('hf:{model_name_or_path}').")
