@@ -125,7 +125,8 @@ def fit(
         features: Names of the columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
             column of lists; or the name of the field of inputs.
         label: Name of the column or field of labels.
-        groups: A name or number for each input, such as its subject: validation holds out whole groups.
+        groups: A name or number for each input, such as its subject: validation holds out whole groups. With grades,
+            for each query.
         input_kind: The kind of the inputs, "images", "vectors" or "tensors"; None to recognise it.
         collate: A function that joins a list of inputs (graphs, sequences, texts) to the backbone's input, with one row
             for each of them: a tensor, a tuple or dict of tensors, or an object with a method ``to(device)``.
@@ -177,12 +178,12 @@ def fit(
             config,
             backbone=backbone,
             collate=collate,
+            groups=groups,
             refused={
                 "label_distance": label_distance,
                 "image": image,
                 "features": features,
                 "label": label,
-                "groups": groups,
                 "sample_weight": sample_weight,
                 "validation": validation,
                 "start": start,

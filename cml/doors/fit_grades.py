@@ -11,11 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from cml.data.image_sources import as_array, as_list
+from cml.array_types import Int64
+from cml.console.messages import say
+from cml.data.image_sources import as_array, as_list, number_groups
 from cml.data.images import stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames, Inputs
 from cml.data.input_sources import recognize_inputs
 from cml.data.vectors import Vectors
+from cml.distances.labels import short
 from cml.doors.model import Model
 from cml.doors.search_model import SearchModel
 from cml.doors.training_run import Interrupted
@@ -23,8 +26,10 @@ from cml.errors import UserError
 from cml.export.sentence_folder import QUERIES
 from cml.graded.distance import GradedDistance
 from cml.graded.grades import AlignedGrades, Grades
+from cml.graded.held_out import hold_queries_out
 from cml.graded.towers import SideReader, Towers
 from cml.items.label_inputs import open_at
+from cml.items.names import align_by_name
 from cml.models import CUSTOM
 from cml.models.backbone import count_channels, read_by_itself
 from cml.models.embedding import EmbeddingModel, ModelConfig
@@ -44,6 +49,7 @@ def fit_grades(
     *,
     backbone: Any = None,  # noqa: ANN401 - as cml.fit takes it, or one for each side
     collate: Any = None,  # noqa: ANN401 - likewise
+    groups: Any = None,  # noqa: ANN401 - a name or number for each query
     refused: Mapping[str, Any],  # arguments of cml.fit that grades leave no room for
     options: Mapping[str, Any],  # all others
 ) -> SearchModel:
@@ -57,17 +63,16 @@ def fit_grades(
     aligned.grades.check_queries()
     base = TrainConfig() if config is None else config
     chosen = _suit(base, DEFAULTS, options)
-    if chosen.get("evaluate_every", base.evaluate_every):
-        raise UserError(
-            "Graded search holds no queries out: leave out 'evaluate_every', and measure by model.rank(queries, "
-            "documents).evaluate(grades) on queries of your own."
-        )
     distance = GradedDistance(aligned.grades)
-    items = list(range(len(aligned.grades.queries) + len(aligned.grades.documents)))
+    numbers = None if groups is None else _number_groups(inputs[0], groups, len(aligned.grades.queries))
+    trained, validating = _split(aligned.grades, numbers, with_options(base, _named(chosen)), quiet=options["quiet"])
     if not are_two(backbone):
         joined = _join(aligned.queries, aligned.documents)
+        held_out = None if validating is None else (_take(joined, validating), validating)
+        joined = joined if validating is None else _take(joined, trained)
+        common: dict[str, Any] = {"label_distance": distance, "backbone": backbone, "collate": collate}
         try:
-            model = fit(joined, items, config, label_distance=distance, backbone=backbone, collate=collate, **chosen)
+            model = fit(joined, trained, config, validation=held_out, **common, **chosen)
         except Interrupted as stop:
             stop.model = SearchModel.of(stop.model)
             raise
@@ -78,10 +83,10 @@ def fit_grades(
     sides = _Sides.open(aligned, backbone, collate, base, options)
     if sides.have_texts:  # a pretrained network, which learns slowly
         chosen = _suit(base, {name: text_options(chosen)[name] for name in _OF_TEXTS}, chosen)
+    held_out = None if validating is None else (validating, validating)
+    common = {"label_distance": distance, "backbone": sides.towers, "collate": sides.reader}
     try:
-        model = fit(
-            items, items, config, label_distance=distance, backbone=sides.towers, collate=sides.reader, **chosen
-        )
+        model = fit(trained, trained, config, validation=held_out, **common, **chosen)
     except Interrupted as stop:
         stop.model = sides.split(stop.model)
         raise
@@ -89,6 +94,38 @@ def fit_grades(
     if out is not None:
         found.save_both(out)
     return found
+
+
+def _split(
+    grades: Grades, groups: Int64 | None, config: TrainConfig, *, quiet: bool
+) -> tuple[list[int], list[int] | None]:
+    """The numbers of items that are trained on, and of those that validate, if any do."""
+    if not config.evaluate_every:
+        return list(range(len(grades.queries) + len(grades.documents))), None
+    held_out = hold_queries_out(grades, groups, config)
+    if not quiet:
+        say(held_out.describe(grades))
+    return held_out.trained.tolist(), held_out.validating.tolist()
+
+
+def _number_groups(queries: Any, groups: Any, count: int) -> Int64:  # noqa: ANN401 - inputs, and names in their order
+    """Number the groups of the queries."""
+    if isinstance(queries, Mapping) and isinstance(groups, Mapping):
+        missing = next((name for name in queries if name not in groups), None)
+        if missing is not None:
+            raise UserError(f"'groups' has no group of the query {short(missing)}: give one for each query.")
+        return number_groups([groups[name] for name in queries], count)
+    return number_groups(align_by_name(queries, groups, "groups"), count)
+
+
+def _take(inputs: Any, items: list[int]) -> Any:  # noqa: ANN401 - an array or a list
+    """Some of the inputs."""
+    return inputs[items] if isinstance(inputs, np.ndarray) else [inputs[item] for item in items]
+
+
+def _named(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a config has, of those that ``cml.fit`` takes."""
+    return {name: options[name] for name in ("evaluate_every", "validation_fraction", "seed") if name in options}
 
 
 def _suit(base: TrainConfig, suited: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

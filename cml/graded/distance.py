@@ -28,6 +28,7 @@ class GradedDistance(LabelDistance):
 
     grades: Grades
     name: ClassVar[str] = "grades"
+    favours_first: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Nothing is converted: grades were checked when they were made."""

@@ -155,7 +155,7 @@ class HoldOut:
                 return slice(trained, len(items))
             drawn = np.random.default_rng(self.config.seed).permutation(len(items))
             return np.sort(drawn[: len(items) - trained])
-        is_held_out = _last_groups(items.groups, len(items) - trained)
+        is_held_out = last_groups(items.groups, len(items) - trained)
         if (~is_held_out).sum() < FEWEST_HELD_OUT:
             raise UserError(
                 f"'groups' leaves {(~is_held_out).sum()} of {len(items)} items to train on where whole groups are held "
@@ -193,7 +193,7 @@ def are_alike_in_order(inputs: Inputs) -> bool:
     return bool(features.size) and share_of_near_neighbors(features) >= MUCH
 
 
-def _last_groups(groups: Int64, count: int) -> Bools:
+def last_groups(groups: Int64, count: int) -> Bools:
     """Which items (N,) belong to the last groups, of as few as have at least ``count`` items together."""
     names, last, sizes = np.unique(groups[::-1], return_index=True, return_counts=True)  # of the reversed order
     order = np.argsort(last)
@@ -204,6 +204,7 @@ def _last_groups(groups: Int64, count: int) -> Bools:
 def count_trained_items(
     config: TrainConfig,
     items: int,  # N, all items
+    what: str = "training items",  # what they are, for an error
 ) -> int:
     """Count the items that are trained on, and not held out for validation."""
     if not config.evaluate_every:
@@ -212,7 +213,7 @@ def count_trained_items(
     held_out = min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, share))
     if items - held_out < FEWEST_HELD_OUT:
         raise UserError(
-            f"{items} training items are too few to hold {held_out} of them out for validation: at least "
+            f"{items} {what} are too few to hold {held_out} of them out for validation: at least "
             f"{FEWEST_HELD_OUT} must be left to train on. Set evaluate_every to 0."
         )
     return items - held_out

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Meta
 from torch import Tensor
 
-from cml.array_types import Int32
+from cml.array_types import Float32, Floating, Int32
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.models.embedding import EmbeddingModel
@@ -22,6 +22,7 @@ from cml.storage.saved_options import record
 from cml.training.config import TrainConfig
 from cml.training.randomness import seeded_randomness
 
+_FIRST = 10  # items of a ranking that nDCG looks at
 _NUMBERS = ("best", "best_step", "worst", "waited")
 
 
@@ -41,8 +42,12 @@ class Validation:
         self._held_out = held_out
         self._config = config
         self._ranks = ranks
-        order = ranks.broadcast(lambda: label_order(held_out))
-        self._score = functools.partial(held_out_score, order=order, ranks=ranks)
+        if held_out.distance.favours_first:
+            gains = ranks.broadcast(lambda: label_gains(held_out))
+            self._score = functools.partial(first_items_score, gains=gains, ranks=ranks)
+        else:
+            order = ranks.broadcast(lambda: label_order(held_out))
+            self._score = functools.partial(held_out_score, order=order, ranks=ranks)
         self.stopping = EarlyStopping(config.patience)  # the course of the scores
         # state dict of the model at the best validation; None before the first
         self.best_weights: dict[str, Tensor] | None = None
@@ -162,7 +167,47 @@ def held_out_score(
     """
     from cml.retrieval.rank_correlation import rank_correlations
 
-    embeddings = ranks.compute_rows(len(data), lambda rows: network.embed(data.inputs.subset(rows)))
-    scores = embedding_ranker(embeddings, embeddings)(slice(0, len(embeddings)))  # (N, N)
+    scores = _compare(network, data, ranks)
     rho = rank_correlations(scores, order)[1][order.max(axis=1) > 0]
     return float(1 - np.nan_to_num(rho).mean())
+
+
+def label_gains(
+    data: LabelledItems,  # N held-out items
+) -> (
+    Float32
+):  # (N, N) what an item gains for another one: how much nearer than the farthest it is; NaN for nothing known
+    """Turn label distances into gains of nDCG."""
+    distances = data.distance.pairwise(data.labels, data.labels)
+    mask_own_column(distances, slice(0, len(distances)))
+    known = np.isfinite(distances)
+    gains = np.where(known, distances[known].max(initial=0) - distances, np.nan)
+    if not (np.nanmax(gains, axis=1, initial=0) > 0).any():
+        raise UserError(
+            "The queries held out for validation cannot be ranked: none has a good document. Raise "
+            "validation_fraction, or set evaluate_every to 0."
+        )
+    return gains
+
+
+def first_items_score(
+    network: Any,  # noqa: ANN401
+    data: LabelledItems,  # N held-out items
+    *,
+    gains: Float32,  # (N, N) from ``label_gains``
+    ranks: Ranks,
+) -> float:
+    """Score a network by 1 - nDCG@10 over the items of which each held-out item knows the gain."""
+    rows = np.nanmax(gains, axis=1, initial=0) > 0
+    scores, gains = _compare(network, data, ranks)[rows], gains[rows]
+    order = np.argsort(np.where(np.isnan(gains), np.inf, scores), axis=1, kind="stable")[:, :_FIRST]
+    found = np.nan_to_num(np.take_along_axis(gains, order, axis=1))
+    ideal = -np.sort(-np.nan_to_num(gains), axis=1)[:, :_FIRST]
+    discounts = 1 / np.log2(np.arange(2, 2 + found.shape[1]))
+    return float(1 - ((found @ discounts) / (ideal @ discounts)).mean())
+
+
+def _compare(network: Any, data: LabelledItems, ranks: Ranks) -> Floating:  # noqa: ANN401
+    """The distances (N, N) between the embeddings of held-out items."""
+    embeddings = ranks.compute_rows(len(data), lambda rows: network.embed(data.inputs.subset(rows)))
+    return embedding_ranker(embeddings, embeddings)(slice(0, len(embeddings)))

@@ -120,8 +120,9 @@ def test_batches_are_queries_with_documents_of_each_grade() -> None:
     ("change", "message"),
     [
         ({"label_distance": "euclidean"}, "takes no 'label_distance': grades say how near"),
-        ({"groups": [0] * 4}, "takes no 'groups'"),
-        ({"evaluate_every": 5}, "holds no queries out: leave out 'evaluate_every'"),
+        ({"sample_weight": [1] * 4}, "takes no 'sample_weight'"),
+        ({"evaluate_every": 5}, "4 queries are too few to hold 8 of them out for validation"),
+        ({"groups": [0] * 3}, "'groups' must name a group for each input. Got 3 names and 4 inputs"),
         ({"backbone": ("none",)}, r"takes one network, or two: .queries, documents.. Got 1"),
         ({"backbone": ("none", "none"), "freeze_backbone": True}, "A frozen network for each side"),
     ],
