@@ -253,7 +253,8 @@ class Grades:
         except DataError:
             raise
         except UserError as error:
-            raise DataError(str(error)) from None
+            where = "" if str(error).startswith(str(path)) else f"{path}: "
+            raise DataError(f"{where}{error}") from None
 
     def write(self, path: Path | str) -> None:
         """Write a qrels file as TREC has it, which ``read`` and other tools read.

@@ -62,7 +62,7 @@ class Side:
             rule = f"should be a number from 0 to {len(self.names) - 1:,}"
             if self.has_names:
                 rule = f"is none of the {len(self.names):,} {_PLURALS[self.what]}"
-            mend = f"correct it, or add it to {_PLURALS[self.what]}=..."
+            mend = f"correct it, or add it to {_PLURALS[self.what]}=[...]"
             raise UserError(f"{place(pair)}: the {self.what} {short(column[pair])} {rule}; {mend}.")
         return found
 

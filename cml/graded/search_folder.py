@@ -158,7 +158,7 @@ class SearchFolder:
                 "with '--negative zero' to take it as 0, or raise all grades."
             )
         gains = np.maximum(gains, 0)
-        if self.unjudged == "incomparable" and len(set(gains.tolist())) == 1:
+        if self.unjudged == "incomparable" and (gains == gains[0]).all():  # not so of NaN
             raise DataError(
                 f"{self._pairs[split]}: all {len(gains):,} grades are {gains[0]:g}, so no document is better than "
                 "another one. Prepare the folder with '--unjudged zero', which ranks them before pairs without a "

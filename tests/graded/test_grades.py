@@ -120,6 +120,7 @@ def test_wrong_shapes_and_columns_are_named() -> None:
         ("q 0 d 1\nq 0 e nan\n", "qrels.txt:2: a grade should be a finite number"),
         ("q 0 d 1\nq 0 d 2\n", "qrels.txt:1 gives query and document 'q' and 'd' the grade 1, but .*qrels.txt:2"),
         ("", "holds no judged pair"),
+        ("q 0 d 1\nq 0 e 1\n", "qrels.txt: All 2 grades are 1, so no document is better"),
         ("\xff\xfe 0 d 1\n", ":1: the line is no text in UTF-8"),
     ],
 )

@@ -122,5 +122,8 @@ def test_grades_that_are_all_alike_are_refused_with_a_mend_that_works(tmp_path: 
     with pytest.raises(DataError, match=r"all 2 grades are 1, .* '--unjudged zero'"):
         cml.SearchFolder(folder).grades("test")
     assert len(cml.SearchFolder(folder, unjudged="zero").grades("test")) == 2
+    (folder / "qrels" / "test.tsv").write_text("q1 0 d1 nan\n")
+    with pytest.raises(DataError, match=r"test.tsv:1: a grade should be a finite number .* Got nan"):
+        cml.SearchFolder(folder).grades("test")
     with pytest.raises(UserError, match=r"has no split 'dev': it has test"):
         cml.SearchFolder(folder).grades("dev")
