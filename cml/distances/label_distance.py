@@ -37,14 +37,14 @@ class LabelDistance(ABC):
     Attributes:
         name: The registered name.
         keeps_tensors: True if ``encode`` is given a tensor of labels as it is; otherwise it becomes an array.
-        judged: What people judged where labels are their judgements: "pairs" or "triplets"; "" for other labels.
+        judged: What people judged where labels are their judgements: "pairs", "triplets" or "grades"; "" for others.
         favours_first: True if a ranking is as good as its first items, as that of a search. Validation then computes
             nDCG@10, in which an item gains what it is nearer than the farthest one, instead of a rank correlation.
     """
 
     name: ClassVar[str]
     keeps_tensors: ClassVar[bool] = False
-    judged: ClassVar[Literal["", "pairs", "triplets"]] = ""
+    judged: ClassVar[Literal["", "pairs", "triplets", "grades"]] = ""
     favours_first: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:

@@ -103,7 +103,7 @@ def fit(
             the rows that have the names of the inputs, or all of them in order. Or judgements of the inputs by people,
             ``cml.PairJudgements`` or ``cml.TripletJudgements``, which have a label distance of their own. Or
             ``cml.Grades`` of documents for queries, where the inputs are (queries, documents); the model is a
-            ``cml.SearchModel``, and ``sampler="queries"`` and ``loss="soft-target"`` are the defaults.
+            ``cml.SearchModel``, and ``sampler="queries"`` and ``loss="lambda-ndcg(temperature=0.2)"`` are the defaults.
         config: All options of training; the defaults if None.
         label_distance: How far apart two labels are: a string such as ``"circular(period=24)"``, a ``LabelDistance``, a
             function of two labels, or an (N, N) matrix, whose rows have names if it is a data frame. By default

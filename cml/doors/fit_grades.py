@@ -37,7 +37,7 @@ from cml.training.config import TrainConfig, with_options
 from cml.training.train_options import complete_options
 from cml.training.vector_options import text_options
 
-DEFAULTS = {"sampler": "queries", "loss": "soft-target"}
+_DEFAULTS = vars(TrainConfig())
 _OF_TEXTS = ("dimension", "learning_rate", "backbone_lr_scale", "warmup")
 
 
@@ -62,7 +62,7 @@ def fit_grades(
     aligned = grades.align(*inputs)
     aligned.grades.check_queries()
     base = TrainConfig() if config is None else config
-    chosen = _suit(base, DEFAULTS, options)
+    chosen = {name: value for name, value in options.items() if value is not None}
     distance = GradedDistance(aligned.grades)
     numbers = None if groups is None else _number_groups(inputs[0], groups, len(aligned.grades.queries))
     trained, validating = _split(aligned.grades, numbers, with_options(base, _named(chosen)), quiet=options["quiet"])
@@ -82,7 +82,8 @@ def fit_grades(
         raise UserError(f"{out} holds a finished run of two networks: open it by cml.load, or choose another folder.")
     sides = _Sides.open(aligned, backbone, collate, base, options)
     if sides.have_texts:  # a pretrained network, which learns slowly
-        chosen = _suit(base, {name: text_options(chosen)[name] for name in _OF_TEXTS}, chosen)
+        suited = {name: text_options(chosen)[name] for name in _OF_TEXTS if getattr(base, name) == _DEFAULTS[name]}
+        chosen = {**suited, **chosen}
     held_out = None if validating is None else (validating, validating)
     common = {"label_distance": distance, "backbone": sides.towers, "collate": sides.reader}
     try:
@@ -126,12 +127,6 @@ def _take(inputs: Any, items: list[int]) -> Any:  # noqa: ANN401 - an array or a
 def _named(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that a config has, of those that ``cml.fit`` takes."""
     return {name: options[name] for name in ("evaluate_every", "validation_fraction", "seed") if name in options}
-
-
-def _suit(base: TrainConfig, suited: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with those that suit, where neither they nor the config name another value."""
-    untouched = {name: value for name, value in suited.items() if getattr(base, name) == getattr(TrainConfig(), name)}
-    return {**untouched, **{name: value for name, value in options.items() if value is not None}}
 
 
 def are_two(backbone: object) -> bool:

@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class GradedDistance(LabelDistance):
 
     grades: Grades
     name: ClassVar[str] = "grades"
+    judged: ClassVar[Literal["", "pairs", "triplets", "grades"]] = "grades"
     favours_first: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -11,7 +11,6 @@ import tyro
 
 from cml.command_line.parse_options import parse, parse_known
 from cml.command_line.shared_options import AsJson, show
-from cml.doors.fit_grades import DEFAULTS
 from cml.errors import UserError
 from cml.graded.grades import Grades
 from cml.graded.measures import MEASURES, parse_measure
@@ -21,10 +20,10 @@ from cml.graded_runs.evaluate import EMBEDDING, as_json, differences, rank_split
 from cml.graded_runs.run_data import open_search_model
 from cml.graded_runs.train import Deciding, Gains, suit_recipe, train_grades
 from cml.storage.json_file import with_format, write_json
-from cml.training.config import TrainConfig, with_options
+from cml.training.config import TrainConfig
 from cml.training.saved_model import MODEL
 
-LOSSES = ("soft-target", "generalised-contrastive")
+LOSSES = ("lambda-ndcg(temperature=0.2)", "generalised-contrastive")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def run(arguments: Sequence[str]) -> None:
     """Graded search: losses on grades, beside grades cut to relevant or not."""
     prog = "cml compare grades"
     deciding, _ = parse_known(Deciding, arguments, prog=prog)
-    recipe = with_options(TrainConfig(), DEFAULTS)
+    recipe = TrainConfig()
     if deciding.data is not None:
         recipe = suit_recipe(SearchFolder(deciding.data), deciding, recipe)
     options = parse(CompareGrades, arguments, prog=prog, default=CompareGrades(tyro.MISSING, tyro.MISSING, recipe))

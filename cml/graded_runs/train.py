@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,15 +15,15 @@ from cml.command_line.parse_options import parse, parse_known
 from cml.command_line.shared_options import AllowDownload, AsJson, show
 from cml.data.input_form import InputForm
 from cml.doors.fit import fit
-from cml.doors.fit_grades import DEFAULTS
 from cml.doors.search_model import SearchModel
 from cml.errors import UserError
+from cml.graded.distance import GradedDistance
 from cml.graded.search_folder import WHOLE, SearchFolder, SideKind
 from cml.graded_runs.run_data import NoteData, read_note
 from cml.storage.downloads import check_run_folder, names_of_a_run
-from cml.training.config import TrainConfig, add_implied_options, read_options, with_options
+from cml.training.config import TrainConfig, add_implied_options, read_options
 from cml.training.saved_model import RunConfig
-from cml.training.train_options import complete_options
+from cml.training.train_options import complete_options, judged_options
 
 Gains = Literal["linear", "exponential"]
 TEXT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"  # which comes with the extra ``sentences``
@@ -71,7 +71,7 @@ def run(arguments: Sequence[str]) -> None:
     """Graded search: queries, documents, and grades of some pairs."""
     prog = "cml train grades"
     deciding, _ = parse_known(Deciding, arguments, prog=prog)
-    data, default = deciding.data or tyro.MISSING, with_options(TrainConfig(), DEFAULTS)
+    data, default = deciding.data or tyro.MISSING, TrainConfig()
     folder = None
     if deciding.resume and deciding.out is not None:
         check_run_folder(deciding.out)
@@ -119,7 +119,12 @@ def suit_recipe(folder: SearchFolder, deciding: Deciding, recipe: TrainConfig) -
     in_file: Mapping[str, Any] = {}
     if deciding.config is not None:
         in_file = read_options(deciding.config, complete_options(recipe, {}, form))
-    return complete_options(recipe, add_implied_options({**given, **in_file}), form)
+    given = add_implied_options({**given, **in_file})
+    suited = complete_options(recipe, given, form)
+    has_two = deciding.query_backbone or folder.queries.kind != side.kind
+    head_alone = not has_two and (suited.freeze_backbone or suited.backbone == "none")
+    judged = judged_options(GradedDistance.judged, head_alone=head_alone)
+    return replace(suited, **{name: value for name, value in judged.items() if name not in given})
 
 
 def train_grades(

@@ -106,8 +106,10 @@ def list_options(
 _LOSSES_OF_KNOWN_PAIRS = ("pair-log-ratio", "pair-log-ratio(normalize=false)")
 
 # by what was judged, then by whether only a head is trained. Pairs: lists of them for a head, batches full of them for
-# a network. Triplets: the likelihood of the judgements; a network sees fewer of them a batch.
+# a network. Triplets: the likelihood of the judgements; a network sees fewer of them a batch. Grades: nDCG; a head
+# starts from the distances of its features, which few grades improve (tests/benchmarks/graded_search.py).
 _HEAD = {"head_start": "pca", "steps": 200}
+_GRADES = {"loss": "lambda-ndcg(temperature=0.2)", "sampler": "queries"}
 _OF_JUDGEMENTS: dict[str, dict[bool, dict[str, Any]]] = {
     "pairs": {
         True: {"loss": "pair-log-ratio", "sampler": "pairs", **_HEAD},
@@ -117,6 +119,7 @@ _OF_JUDGEMENTS: dict[str, dict[bool, dict[str, Any]]] = {
         True: {"loss": "logistic-triplet", "sampler": "triplets", **_HEAD},
         False: {"loss": "logistic-triplet", "sampler": "triplets(batch_size=96)"},
     },
+    "grades": {True: {**_GRADES, "learning_rate": 1e-3, **_HEAD}, False: _GRADES},
 }
 
 
@@ -148,5 +151,14 @@ def suit_options(
             suited["tune_losses"] = _LOSSES_OF_KNOWN_PAIRS
     elif distance is not None:
         head_alone = options["freeze_backbone"] or options["backbone"] == "none"
-        suited |= _OF_JUDGEMENTS.get(distance.judged, {}).get(head_alone, {})
+        suited |= judged_options(distance.judged, head_alone=head_alone)
     return {name: value for name, value in suited.items() if name not in chosen}
+
+
+def judged_options(
+    judged: str,  # what was judged, as of a label distance
+    *,
+    head_alone: bool,  # whether only a head is trained
+) -> Mapping[str, Any]:
+    """List the options that judgements decide; none where labels are no judgements."""
+    return _OF_JUDGEMENTS.get(judged, {}).get(head_alone, {})

@@ -39,7 +39,7 @@ TINY = {
     "service": "--requests 8 --clients 2 --size 32 --rounds 1",
     "evaluation": "--queries 5 --gallery 120 --dimension 4 --repeats 1",
     "graded_scale": "--queries 20 --documents 200 --dimension 8 --judged 5 --steps 2",
-    "graded_search": "--queries 20 --documents 80 --steps 2 --seeds 1",
+    "graded_search": "--queries 40 --documents 80 --steps 2 --seeds 1",
     "gradient_cache": "--backbone small-cnn --items 8 --micro-batch 4",
     "beside": f"{sys.executable} --jobs embed --rounds 2",
     "heap": "--backbones small-cnn --rounds 1 --passes 1",
