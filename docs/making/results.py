@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from making import benchmark_figures, coverage_figures, papers_tables, result_tables
+from making import benchmark_figures, coverage_figures, graded_figures, papers_tables, result_tables
 from making.records import RECORDS, ROOT, Record, numbers
 
 RESULTS = ROOT / "docs" / "results"
@@ -37,6 +37,7 @@ TABLES = {
     "item_intervals_told": lambda: coverage_figures.item_table("told apart"),
     "item_intervals_coverage": lambda: coverage_figures.item_table("coverage"),
     "audit_counts": coverage_figures.count_table,
+    "graded_search": graded_figures.graded_table,
     "papers_default_loss": papers_tables.default_loss,
     "papers_equal_tuning": lambda: papers_tables.equal_tuning(result_tables.IMAGES),
     "papers_published_loss": papers_tables.published_loss,
@@ -112,7 +113,7 @@ def evaluate(expression: str) -> str:
     code, separator, spec = " ".join(expression.split()).rpartition(" | ")
     if not separator:
         code, spec = spec, ""
-    names = _Names({**FUNCTIONS, **benchmark_figures.NAMES, **coverage_figures.NAMES})
+    names = _Names({**FUNCTIONS, **benchmark_figures.NAMES, **coverage_figures.NAMES, **graded_figures.NAMES})
     value = eval(code, {"__builtins__": {}}, names)
     if isinstance(value, float) and not spec:
         raise ValueError(f"The figure {code!r} has no format. Write one, as in '{code} | .2f'.")
