@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 import cml
@@ -82,7 +81,7 @@ def test_vectors_and_texts_are_a_module_of_each_kind(tmp_path: Path) -> None:
 
 
 def test_modules_of_ones_own_are_given_for_both_sides(tmp_path: Path) -> None:
-    networks: tuple[NDArray[Any] | torch.nn.Module, ...] = torch.nn.Linear(8, 6), torch.nn.Linear(5, 6)
+    networks = torch.nn.Linear(8, 6), torch.nn.Linear(5, 6)
     model = fit(ROWS[:12], ROWS[:, :5], networks)
     folder = model.save(tmp_path / "model")
     given = {"backbone": networks}
