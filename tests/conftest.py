@@ -28,12 +28,27 @@ ROOM = 8 << 30
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
     os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), str(MEMORY)
 
+# each process that tests start would compile cml anew, and each that runs tests would rewrite their assertions anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # nothing of a test depends on how busy the machine is
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
 SLOW_PLACES = {"test_guarded.py"}  # folders and files whose tests are all marked slow
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out, unread, what is marked slow as a whole or not at all: it may import for seconds what is not run."""
+    named = any(collection_path.name in argument for argument in config.args)
+    if named or not collection_path.match("test_*.py") or config.option.markexpr not in ("slow", "not slow"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    all_slow = collection_path.name in SLOW_PLACES or "\npytestmark = pytest.mark.slow\n" in text
+    left_out = all_slow if config.option.markexpr == "not slow" else not (all_slow or "mark.slow" in text)
+    return True if left_out else None  # None: others may leave it out
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
