@@ -1,10 +1,10 @@
 """How often an audit's count of wrong labels holds, with errors of five kinds and with correct labels.
 
-    python tests/benchmarks/audit_count.py [--sets steering heads elpv ages diabetes] [--draws 20] [--seeds 2]
-    [--shares 0.05] [--json FILE]
+    python tests/benchmarks/audit_count.py [--sets steering heads elpv ages diabetes] [--draws 20] [--drawn 300]
+    [--seeds 2] [--shares 0.05] [--json FILE]
 
 - correct: labels that follow 8 numbers with a spread that is normal, heavy (Student's t with 3 degrees), doubly
-  exponential, unequal over the items, or rounded to a few values; 300 items a draw. "claimed" is the share of draws
+  exponential, unequal over the items, or rounded to a few values; ``--drawn`` items a draw. "claimed" is the share of draws
   whose interval begins above 0, of ``--draws`` draws.
 - a set: a share of its labels made wrong in one way, of ``--seeds`` seeds. Labels that are one number are exchanged
   with each other, get noise as wide as their spread, become the median, half of themselves, or are mirrored at their
@@ -37,7 +37,6 @@ from cml.retrieval.label_regression import scale_labels
 GIVEN = "as given"
 KINDS = ("exchanged", "noise", "constant", "halved", "mirrored")
 SPREADS = ("normal, .1", "normal, .5", "heavy, .3", "doubly exponential, .3", "unequal, .3", "rounded, .2")
-_DRAWN = 300  # correct items a draw
 Figures = dict[str, dict[str, float]]
 
 
@@ -46,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", nargs="*", default=["steering", "heads", "elpv", "ages", "diabetes"])
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--drawn", type=int, default=300, help="correct items a draw")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--shares", type=float, nargs="+", default=[0.05])
     parser.add_argument("--items", type=int, default=1000, help="of a set, at most")
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures: dict[str, Figures] = {}
     if given.draws:
         figures["correct"] = {
-            name: summarize([count(draw(name, k), k, 0) for k in range(given.draws)]) for name in SPREADS
+            name: summarize([count(draw(name, given.drawn, k), k, 0) for k in range(given.draws)]) for name in SPREADS
         }
         show("correct", figures["correct"])
     for name in given.sets:
@@ -75,16 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_figures(given.json, figures)
 
 
-def draw(name: str, seed: int) -> Items:
+def draw(name: str, drawn: int, seed: int) -> Items:
     """Vectors, and correct labels that follow them."""
     kind, _, width = name.partition(", ")
     rng = np.random.default_rng([seed, len(name)])
-    rows = rng.normal(size=(_DRAWN, 8)).astype(np.float32)
+    rows = rng.normal(size=(drawn, 8)).astype(np.float32)
     noise = {
-        "heavy": lambda: rng.standard_t(3, _DRAWN) / np.sqrt(3),
-        "doubly exponential": lambda: rng.laplace(size=_DRAWN) / np.sqrt(2),
-        "unequal": lambda: rng.normal(size=_DRAWN) * np.exp(rows[:, 1]) / 2,
-    }.get(kind, lambda: rng.normal(size=_DRAWN))()
+        "heavy": lambda: rng.standard_t(3, drawn) / np.sqrt(3),
+        "doubly exponential": lambda: rng.laplace(size=drawn) / np.sqrt(2),
+        "unequal": lambda: rng.normal(size=drawn) * np.exp(rows[:, 1]) / 2,
+    }.get(kind, lambda: rng.normal(size=drawn))()
     labels = rows[:, 0] + float(width) * noise
     distance = distances.get("euclidean")
     return Items(rows, distance.encode(np.round(2 * labels) if kind == "rounded" else labels), distance)

@@ -38,6 +38,7 @@ from cml.storage.atomic import PARTIAL
 from cml.tasks.baselines import COMPARED, OURS, variants
 from cml.training import run_folder
 from cml.training.config import TrainConfig
+from cml.tuning import heads, splits
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--workers", "0"]
 LISTS = ["--sampler", "grouped(batch_size=30, groups=5, drawn=2, pool=6)"]
@@ -372,7 +373,9 @@ def prepare_points(place: Path) -> PreparedDataset:
 
 
 @pytest.mark.slow
-def test_what_chooses_its_own_dimension_is_compared_too(tmp_path: Path) -> None:
+def test_what_chooses_its_own_dimension_is_compared_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads, "STOPS", (5, 10))
+    monkeypatch.setattr(splits, "MOST_SPLITS", 4)
     points = prepare_points(tmp_path)
     options: dict[str, Any] = {"seeds": 1, "steps": 20, "sampler": "random(batch_size=20)"}
     rows = cml.compare("value", points, tmp_path / "runs", variants=["tune", "regression"], **options).rows()

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from making.records import numbers  # noqa: E402
 
+from cml.checks import audit
 from cml.tuning import heads, splits  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,7 @@ TINY = {
     "ways": "fit-vectors embed --where",
     "vectors": "--rows 300 --size 6 --queries 30 --steps 2 --batch 20 --mapped",
     "audit": "--sets diabetes --items 60 --seeds 1",
-    "audit_count": "--sets diabetes --items 60 --draws 1 --seeds 1",
+    "audit_count": "--sets diabetes --items 60 --draws 1 --drawn 40 --seeds 1",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "motions": "--sets arm --frames 40 --seeds 1 --picture OUT.webp",
     "distance_budget": "--items 60 --budget 20%",
@@ -95,8 +96,9 @@ def test_a_benchmark_runs(
         draw_series(tmp_path / "out")
     if name in REAL:
         monkeypatch.setenv("CML_DATA", str(real_data(REAL[name]).parent))
-    monkeypatch.setattr(heads, "STOPS", (5, 10))  # no option of tune makes it small
+    monkeypatch.setattr(heads, "STOPS", (5, 10))  # no option of tune or of an audit makes it small
     monkeypatch.setattr(splits, "MOST_SPLITS", 4)
+    monkeypatch.setattr(audit, "_STEPS", 5)
     monkeypatch.syspath_prepend(str(FOLDER))  # some take something from another
     arguments = TINY[name].replace("OUT", str(tmp_path / "out")).split()
     figures = tmp_path / "figures.json" if "add_json_option" in BENCHMARKS[name].read_text(encoding="utf-8") else None
