@@ -121,6 +121,12 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
 
 
+@pytest.fixture
+def short_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train the heads of an audit for a few steps, for tests that do not look at its scores."""
+    monkeypatch.setattr("cml.checks.audit._STEPS", 5)
+
+
 class Requests(http.server.BaseHTTPRequestHandler):
     """Answers everything with nothing and remembers the paths asked for."""
 

@@ -69,6 +69,7 @@ def test_the_columns_of_a_frame_are_explored(tmp_path: Path) -> None:
     assert "000441" in page.path.read_text("utf-8")
 
 
+@pytest.mark.usefixtures("short_audit")
 def test_audit_features_and_further_columns_of_a_dataset_are_shown(tmp_path: Path) -> None:
     rows = zip(*ROWS.T[:2], TARGETS, strict=True)
     lines = [f"{a:.4f},{b:.4f},{label},place {number % 5}" for number, (a, b, label) in enumerate(rows)]

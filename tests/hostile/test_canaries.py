@@ -9,6 +9,7 @@ from canaries import COMMANDS, find_faults
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_audit")
 def test_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
     outcomes = list(find_faults(tmp_path, most=2))

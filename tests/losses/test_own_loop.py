@@ -12,7 +12,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import lightning
 import numpy as np
 import pytest
 import torch
@@ -53,25 +52,26 @@ def test_ten_lines_of_plain_pytorch() -> None:
     assert np.mean(values[-3:]) < 0.6 * np.mean(values[:3])
 
 
-class Embedding(lightning.LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.network = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4))
-        self.loss = losses.LogRatioLoss()
-        self.values: list[float] = []
-
-    def training_step(self, batch: list[Tensor], _: int) -> Tensor:
-        inputs, labels = batch
-        value: Tensor = self.loss(self.network(inputs), torch.cdist(labels, labels))
-        self.values.append(value.item())
-        return value
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=0.01)
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_ten_lines_of_lightning(tmp_path: Path) -> None:
+    import lightning  # takes seconds, of each process that runs tests
+
+    class Embedding(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4))
+            self.loss = losses.LogRatioLoss()
+            self.values: list[float] = []
+
+        def training_step(self, batch: list[Tensor], _: int) -> Tensor:
+            inputs, labels = batch
+            value: Tensor = self.loss(self.network(inputs), torch.cdist(labels, labels))
+            self.values.append(value.item())
+            return value
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
     torch.manual_seed(0)
     module = Embedding()
     trainer = lightning.Trainer(

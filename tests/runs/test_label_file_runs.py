@@ -48,6 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_audit")
 @pytest.mark.filterwarnings("ignore:The calibration has 32 items:UserWarning")
 def test_a_run_is_evaluated_audited_and_calibrated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
