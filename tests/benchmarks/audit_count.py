@@ -4,8 +4,8 @@
     [--seeds 2] [--shares 0.05] [--json FILE]
 
 - correct: labels that follow 8 numbers with a spread that is normal, heavy (Student's t with 3 degrees), doubly
-  exponential, unequal over the items, or rounded to a few values; ``--drawn`` items a draw. "claimed" is the share of draws
-  whose interval begins above 0, of ``--draws`` draws.
+  exponential, unequal over the items, or rounded to a few values; ``--drawn`` items a draw. "claimed" is the share of
+  draws whose interval begins above 0, of ``--draws`` draws.
 - a set: a share of its labels made wrong in one way, of ``--seeds`` seeds. Labels that are one number are exchanged
   with each other, get noise as wide as their spread, become the median, half of themselves, or are mirrored at their
   mean. Other labels become the label whose vector is nearest to the one that is wrong in this way. "as given" are the

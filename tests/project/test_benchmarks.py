@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from making.records import numbers  # noqa: E402
 
-from cml.checks import audit
+from cml.checks import audit  # noqa: E402
 from cml.tuning import heads, splits  # noqa: E402
 
 pytestmark = pytest.mark.slow
