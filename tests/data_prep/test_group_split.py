@@ -29,3 +29,9 @@ def test_salts_and_seeds_give_independent_splits() -> None:
     assert len(whole) == 500
     for seed, salt in ((0, "query"), (1, "test"), (0, "")):
         assert 200 < len(whole & split_by_group(groups, 0.5, seed=seed, salt=salt)) < 300
+
+
+def test_of_two_sizes_that_miss_the_share_equally_the_smaller_is_taken() -> None:
+    groups = {f"{pair}-{item}": str(pair) for pair in range(6) for item in range(2)}
+    for seed in range(5):
+        assert len(split_by_group(groups, 0.25, seed=seed, salt="test")) == 2  # of 3, as near as 4
