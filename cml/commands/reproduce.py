@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cml import tasks
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json, print_text
 from cml.training.config import TrainConfig
@@ -72,7 +73,10 @@ def run(arguments: Sequence[str]) -> None:
     lacks_data = options.data is None and not options.small
     if lacks_data and not options.json:  # before the forecast, which takes seconds
         print_text("Nothing is trained without the data:")
-        print_text(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA\n")
+        print_text(f"data:  {experiment.get}\nfirst: {experiment.prepare}\nnext:  {prog} --data DATA")
+        if tasks.get(experiment.task).sample:
+            print_text(f"drawn: cml demo {experiment.task} compares two of the losses on drawn images, in minutes")
+        print_text("")
     reproduction = reproduce(experiment, options.training, options.data, out, how)
     if options.json:
         print_json(asdict(reproduction))
