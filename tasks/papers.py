@@ -95,7 +95,6 @@ def _lists(task: Task, dataset: str, sizes: tuple[int, int], get: str, prepare: 
             optimizer="sgd",
             learning_rate=0.01,
             schedule="inverse",
-            decay=1e-4,
             weight_decay=5e-4,
         ),
         (
@@ -132,10 +131,11 @@ _ANOTHERS = "Figures of other papers, whose settings are not known here."
 _STORED = 256  # pixels of the shorter side of a stored image, of which the network sees 224
 
 
-def _epochs(images: int, batch: int, head: int, every: int) -> dict[str, Any]:
+def _epochs(images: int, batch: int, head: int, every: int, decay: float) -> dict[str, Any]:
     """60 epochs, of which the first ``head`` train the head alone; the rate falls every ``every`` epochs."""
     epoch = images // batch
-    steps = {"steps": 60 * epoch, "head_first": head * epoch, "decay_every": every * epoch}
+    schedule = f"step(every={every * epoch}, decay={decay})"
+    steps = {"steps": 60 * epoch, "head_first": head * epoch, "schedule": schedule}
     return {"sampler": f"random(batch_size={batch})", **steps}
 
 
@@ -157,10 +157,11 @@ def _table_row(published: PublishedFigures, resnet: Mapping[str, Any]) -> Publis
 def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get: str) -> Experiment:
     """An experiment of Proxy-Anchor; figures of ResNet-50, if there are any, came with the authors' code."""
     is_small = dataset in _AUTHORS_CODE
-    common: dict[str, Any] = {"learning_rate": 1e-4, "decay": 0.5, "batch_norm": "fixed"}
+    common: dict[str, Any] = {"learning_rate": 1e-4, "batch_norm": "fixed"}
+    decay = 0.5
     if not is_small:
-        common = {"learning_rate": 6e-4, "decay": 0.25, "batch_norm": "batch"}
-    resnet = _epochs(sizes[0], 120, 5, every // 2)
+        common, decay = {"learning_rate": 6e-4, "batch_norm": "batch"}, 0.25
+    resnet = _epochs(sizes[0], 120, 5, every // 2, decay)
     rows = [_table_row(published, resnet) for published in published_figures(dataset)]
     main = f"{OURS}, BN-Inception, 512-d"
     if is_small:
@@ -170,7 +171,7 @@ def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get:
     rows += [
         PublishedRow(
             f"{main}, batches of {batch}",
-            _epochs(sizes[0], batch, 1, every),
+            _epochs(sizes[0], batch, 1, every, decay),
             {"recall@1": recall},
             "the paper's study of batch sizes",
         )
@@ -186,14 +187,13 @@ def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get:
             classes.RECIPE,
             backbone=f"bn-inception{_POOL}",
             warmup=0,
-            schedule="step",
             crop=224 / _STORED,
             scale_jitter=0.0,
             shift_jitter=0.0,
             random_crop="area",
             clip_gradient_value=10.0,
             **common,
-            **_epochs(sizes[0], 180, 1, every),
+            **_epochs(sizes[0], 180, 1, every, decay),
         ),
         tuple(rows),
         tuple(f"recall@{k}" for k in RECALL_KS[dataset]),

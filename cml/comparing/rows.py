@@ -182,7 +182,7 @@ def plan_runs(
 ) -> list[PlannedRun]:
     """List all runs of a comparison; those of the first dimension, which the table needs, come first."""
     if any(row.options.tune and not row.has_own_dimension for row in rows):
-        raise UserError("'tune' chooses loss and steps itself, so that it cannot be compared: leave it out.")
+        raise UserError("'tune' chooses loss and steps itself, and is a row of its own: leave the option 'tune' out.")
     folders = row_folders([row.name for row in rows], reserved)
     runs = []
     for dimension, row in itertools.product(dimensions, rows):

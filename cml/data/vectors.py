@@ -36,7 +36,8 @@ class Vectors:
         names: NDArray[np.generic] | None = None,
     ) -> None:
         if rows.ndim != 2 or rows.dtype.kind != "f" or not rows.shape[1]:
-            raise UserError(f"Vectors must be an array (N, F) of floats. Got {rows.shape}, {rows.dtype} instead.")
+            hint = " A single vector x is given as x[None]." if rows.ndim == 1 else ""
+            raise UserError(f"Vectors must be an array (N, F) of floats. Got {rows.shape}, {rows.dtype} instead.{hint}")
         self.rows: Any = rows
         self.reads_anew = isinstance(rows, StackedItems)
         fields = rows.fields if isinstance(rows, StackedItems) else ()
@@ -133,7 +134,9 @@ class Vectors:
         value = self.rows[at, column]
         fault = f"{name}, {self.form.column_name(column)} of the vectors is {value!s}"
         if np.isnan(value):
-            raise UserError(f"{fault}: fill it, leave the row out, or set missing='mean' to take the column's mean.")
+            raise UserError(
+                f"{fault}: fill it, leave the row out, or train with missing='mean', which takes the column's mean."
+            )
         raise UserError(f"{fault}, which is not a finite float32: mend it, or leave the row out.")
 
 

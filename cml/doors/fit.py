@@ -143,7 +143,7 @@ def fit(
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or your own.
         callbacks: Called after steps, validations and checkpoints, and at the end; they may end the run.
-        quiet: Whether to show no progress bar and no remarks.
+        quiet: Whether to hide the progress bar and remarks.
         **options: Any option of ``TrainConfig`` by its name, such as ``steps=300``; it overrides that of ``config``.
             ``optimizer`` may also be a function from parameter groups to an optimiser, such as a class of torch.optim,
             and ``schedule`` a function from the optimiser to a scheduler of torch.optim.lr_scheduler.

@@ -375,9 +375,8 @@ class Model:
             The rows "embedding", "random" and "oracle", each metric with its 95 % interval over items. Of a model of
             vectors also the vectors themselves, "vectors" as they are, "vectors, L2-normalised" and "vectors,
             standardised"; the verdict compares with the best of the three. Until the model is saved and loaded, there
-            is also "ridge" or "ridge on label MDS": the prediction of a ridge regression of the training labels, see
-            ``cml.retrieval.label_regression``. Where the embedding is not better than each of these, the verdict says
-            what would help.
+            is also "ridge" or "ridge on label MDS": the prediction of a ridge regression of the training labels. Where
+            the embedding is not better than each of these, the verdict says what would help.
 
         Raises:
             UserError: inputs and labels that do not fit each other, the model or the label distance.
@@ -388,7 +387,9 @@ class Model:
         if queries.distance is self.label_distance:
             report = replace(report, advise=self._advise)
         evaluation = evaluate_items(self, queries, ranked, options, report)
-        return evaluation if self.tuning is None else evaluation.extend_verdict(self.tuning.describe_reference())
+        if self.tuning is None:
+            return evaluation
+        return evaluation.extend_verdict(self.tuning.describe_reference(), is_caution=True)
 
     def measure(
         self,
@@ -567,7 +568,7 @@ class Model:
             gallery_groups: The same for each gallery item.
             image: Name of the column of images, where images come as a data frame.
             label: Name of its column of labels.
-            level: The share of label distances that the intervals are to hold.
+            level: The share of label distances that the intervals should contain.
             seed: Random seed of the split of the items into two halves.
 
         Returns:

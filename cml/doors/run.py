@@ -119,7 +119,9 @@ class Run(TrainedRun):
         gallery = None if self.gallery is self.queries else self.gallery
         evaluation = evaluate_items(self, self.queries, gallery, options, report)
         evaluation = with_ceiling(evaluation.extend_verdict(describe_held_out(self.dataset.info)), self.dataset.info)
-        evaluation = evaluation.extend_verdict("" if selection is None else selection.describe_reference())
+        evaluation = evaluation.extend_verdict(
+            "" if selection is None else selection.describe_reference(), is_caution=True
+        )
         if self._is_first:
             main = main_metric(list(evaluation.rows[EMBEDDING]))
             write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair
@@ -171,7 +173,7 @@ class Run(TrainedRun):
         kept in calibration.json of the run folder.
 
         Args:
-            level: The share of label distances that the intervals are to hold.
+            level: The share of label distances that the intervals should contain.
             seed: Random seed of the split of the queries into two halves.
 
         Returns:

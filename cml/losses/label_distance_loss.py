@@ -98,7 +98,7 @@ class LabelDistanceLoss(Loss):
         return result.loss
 
     def __call__(self, embeddings: Tensor, label_distances: Tensor) -> Any:  # noqa: ANN401 - as torch has it
-        """``forward``, of a subclass too, after a fit to the batch where nobody called ``fit``."""
+        """``forward``, of a subclass too, after fitting the constants to the batch if ``fit`` was not called."""
         label_distances = as_block(label_distances, embeddings)
         if not (self._has_checked_numbers or self._labels_were_checked or torch.compiler.is_compiling()):
             warn_of_odd_matrix(embeddings, label_distances)

@@ -57,10 +57,10 @@ class LogRatioLoss(LabelDistanceLoss):
             before the floor, among the used columns of the row, from 0 for the nearest; ties share their mean rank.
         rank_offset: At least 0.001.
         normalize: Whether to L2-normalise the embeddings first; the paper does not.
-        eps: Added to the squared embedding distances, above 0; coincident embeddings stay finite by it.
+        eps: Added to the squared embedding distances, above 0; it keeps the loss of coincident embeddings finite.
         zero_factor: A label distance of 0 counts as this fraction of the floor, in (0, 1]. 1: as the floor itself.
-        largest_exponent: The largest exponent that "auto" chooses, above 0; 1000, say, is no bound. Where label
-            distances hardly spread, as those of captions and of many classes, 1 / standard deviation is far too
+        largest_exponent: The largest exponent that "auto" chooses, above 0; 1000 hardly limits it. Where label
+            distances vary little, as those of captions and of many classes do, 1 / standard deviation is far too
             steep.
         published_offsets: Whether distances have the offsets of the authors' code: the embedding distance is
             sqrt(D + 1e-4 / dimension) + 1e-6 and the label distance D_y^(p/2) + 1e-6, and the loss is of the logarithms
@@ -140,7 +140,7 @@ class LogRatioLoss(LabelDistanceLoss):
 
         Args:
             label_exponent: 1 where label distances are squared L2 distances of poses, or others as published; 2 where
-                they are still to be squared.
+                the loss has to square them.
 
         Returns:
             The loss.

@@ -130,8 +130,8 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
     check_matrix("label_distances", label_distances, "(A, B)")
     if label_distances.requires_grad and torch.is_grad_enabled():
         raise UserError(
-            "The 'label_distances' must not require a gradient: a loss has gradients in the embeddings alone. Pass "
-            "label_distances.detach() instead."
+            "The 'label_distances' must not require a gradient: a loss is differentiated by its embeddings "
+            "alone. Pass label_distances.detach() instead."
         )
     anchors, columns = label_distances.shape
     if columns != items:
@@ -152,7 +152,7 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
         raise UserError(
             "The 'label_distances' must be numbers of at least 0, or infinite for no comparison. Got "
             f"{numbers[row, column].item():g} between items {row} and {column} of the batch ({int(bad.sum())} "
-            "such in all); mend the label distance, or leave the pair out by infinity."
+            "such in all); correct the label distance, or exclude the pair with an infinite distance."
         )
     return numbers
 

@@ -155,7 +155,6 @@ def _make_small(config: TrainConfig) -> TrainConfig:
         sampler=str(Choice(sampler.name, {**sampler.settings, "batch_size": batch})),
         steps=_SMALL_STEPS,
         head_first=min(config.head_first, 1),
-        decay_every=min(config.decay_every, 1),
         workers=0,
     )
 

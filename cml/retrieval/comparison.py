@@ -14,6 +14,7 @@ from cml.retrieval import text_table
 from cml.retrieval.best_methods import MethodScores
 from cml.retrieval.feature_forms import find_best_form
 from cml.retrieval.item_influences import ItemInfluences
+from cml.retrieval.label_regression import RIDGE_ROWS
 from cml.retrieval.mean_interval import LEVEL, MeanEstimate
 from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult, drawn_items, none_for_nan
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, family
@@ -114,7 +115,7 @@ class Comparison:
                 unit = self.unit if info.unit == LABEL_DISTANCE else info.unit
                 better += f"; {name}{f' in {unit}' if unit else ''}, lower is better"
         if "score" in kinds:
-            better += "; score is 1 for the oracle and 0 for the mean of all random rankings; 'random' is one of them"
+            better += "; score is 1 for the oracle and 0 for the average random ranking, of which 'random' is a draw"
         if self.references.recall_within:
             better += f"; recall: within {self.references.recall_within:g} {self.unit}"
         what, rest = drawn_items(self.references.rows[row][name] for row in self.reference_names for name in shown)
@@ -130,12 +131,13 @@ class Comparison:
             return "Verdict: one seed does not show the spread between training runs; use --seeds 3."
         first_reference = next(name for name in self.reference_names if name != "oracle")  # frozen, or else random
         other = find_best_form(self.references.rows, name) or first_reference
-        there = self.references.rows[other][name]
-        sign = 1 if there.higher_is_better else -1
-        scores, reference, given = self._scores(name, there)
+        sign = 1 if self.references.rows[other][name].higher_is_better else -1
+        scores, reference, given = self._scores(name, self.references.rows[other][name])
         (first, ours), *rest = ((method, values * sign) for method, values in scores.items())
-        estimate = MethodScores.of([reference * sign, ours]).compare_with(0)
-        against = self._compare_text(first, other, estimate, name)
+        against = self._compare_with(other, reference * sign, first, ours, name)
+        for regression in (row for row in RIDGE_ROWS if row in self.references.rows):
+            _, reference, _ = self._scores(name, self.references.rows[regression][name])
+            against += f" Against a regression: {self._compare_with(regression, reference * sign, first, ours, name)}"
         if not rest:
             sentences = [f"Verdict: {against}"]
         else:
@@ -153,6 +155,10 @@ class Comparison:
         if self.references.queries < FEW_QUERIES:
             sentences.append(f"Few queries ({self.references.queries}): the size of differences is uncertain.")
         return " ".join(sentences)
+
+    def _compare_with(self, row: str, reference: ItemInfluences, first: str, ours: ItemInfluences, name: str) -> str:
+        """A sentence on the first method against a row of the references; scores are higher for better ones."""
+        return self._compare_text(first, row, MethodScores.of([reference, ours]).compare_with(0), name)
 
     def _scores(self, name: str, reference: MetricResult) -> tuple[dict[str, ItemInfluences], ItemInfluences, str]:
         """Influences on a metric: (S,) of each trained method and (1,) of a reference, and a sentence on the gallery.

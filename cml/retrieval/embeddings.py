@@ -78,8 +78,8 @@ def evaluate_embeddings(
         items, which count as queries and in the gallery, and a verdict.
 
     Raises:
-        UserError: embeddings and labels are not as many, a label does not fit the label distance, or ``others`` lacks
-            the embeddings of the gallery.
+        UserError: the numbers of embeddings and labels differ, a label does not fit the label distance, or ``others``
+            lacks the embeddings of the gallery.
 
     Example:
         >>> import numpy as np

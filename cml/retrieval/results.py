@@ -323,7 +323,7 @@ def format_summary(evaluation: Evaluation, *, whole: str) -> str:  # ``whole``: 
             break
         names.append(columns[len(names)])
     notes = _meanings(evaluation, names)
-    more = len(first) - len(names)
+    more = len(columns) - len(names)
     if more:
         notes.append(f"{whole} shows {more} more {'metric' if more == 1 else 'metrics'} and the whole verdict.")
     lines = [line for note in notes for line in textwrap.wrap(note, _WIDTH, break_on_hyphens=False)]
@@ -369,7 +369,9 @@ def _notes(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
     most = 8 if any(family(name) == "recall" for name in names) else 100
     if any("@" in name for name in names) and ranked < 4 * most:
         items = "the gallery" if evaluation.known_items is None else "these"
-        notes.append(f"K is at most {largest_k(ranked)}, a quarter of {items}. At larger K all rankings score alike.")
+        notes.append(
+            f"K is at most {largest_k(ranked)}, a quarter of {items}: at larger K all rankings score similarly."
+        )
     if evaluation.ties:
         counts = ", ".join(f"{ranker} {count}" for ranker, count in evaluation.ties.items())
         notes.append(f"Items with equal scores are ranked in random order. Queries with such ties: {counts}.")

@@ -34,7 +34,7 @@ class GroupedSampler(Sampler):
         if self.groups < 1 or self.groups * (1 + self.drawn) > self.batch_size:
             raise UserError(
                 f"'groups' of 1 anchor and {self.drawn} neighbours must fit into batch_size={self.batch_size}. "
-                f"Got groups={self.groups} instead."
+                f"Got groups={self.groups} instead; at most {self.batch_size // (1 + self.drawn)} fit."
             )
 
     @property

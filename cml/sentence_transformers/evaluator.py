@@ -20,7 +20,7 @@ class RetrievalEvaluator(BaseEvaluator):
         distance: The label distance, as ``cml.fit`` takes it.
         name: A name that stands before each metric; "" for none.
         options: What is measured, and how; the defaults when not given.
-        batch_size: Inputs of a pass.
+        batch_size: Number of inputs per forward pass.
 
     Attributes:
         evaluation: The last evaluation, whose text is a table with intervals and a verdict; None before the first.
@@ -48,7 +48,7 @@ class RetrievalEvaluator(BaseEvaluator):
         self.primary_metric = "score@10"
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> Any:  # noqa: ANN401
-        """Metric to mean over queries of a ``SentenceTransformer``, by angle if it compares by cosine."""
+        """The mean of each metric over queries, by angle if the ``SentenceTransformer`` compares by cosine."""
         by_angle = str(getattr(model, "similarity_fn_name", None) or "cosine") == "cosine"
         embeddings = model.encode(
             self.inputs, batch_size=self.batch_size, normalize_embeddings=by_angle, show_progress_bar=False

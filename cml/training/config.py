@@ -13,7 +13,9 @@ from cml.option_types import check_options, convert_values
 from cml.processes.cores import READERS
 from cml.storage.json_file import check_format, parse_yaml, read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
+from cml.training.schedules import make_schedule
 
+OWN = "custom"  # the value of an option for which a function is given
 Precision = Literal["float32", "bfloat16"]
 # options that do not change the result, and may differ when a run is resumed
 _NO_EFFECT = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes", "device")
@@ -25,7 +27,7 @@ _BOUNDS = {  # an untrusted config may hold any number
     (1, _LARGE): ("steps", "checkpoint_every", "micro_batch"),
     (0, _LARGE): (
         *("epochs", "warmup", "head_first", "evaluate_every", "patience", "memory", "worker_timeout"),
-        *("decay", "decay_every", "weight_decay"),
+        "weight_decay",
     ),
     (0, 2**63 - 1): ("seed",),
     (0, 2**50): ("cache_bytes",),
@@ -60,8 +62,8 @@ class TrainConfig:
         "data": ("missing", "image_size", "features", "group_column", "validation_fraction"),
         "model": ("weights", "head_start", "projector", "lora", "train_only", "batch_norm"),
         "training": (
-            *("epochs", "optimizer", "backbone_lr_scale", "proxy_rate", "weight_decay", "schedule", "decay"),
-            *("decay_every", "warmup", "head_first", "clip_gradient", "clip_gradient_value", "ema_decay"),
+            *("epochs", "optimizer", "backbone_lr_scale", "proxy_rate", "weight_decay", "schedule"),
+            *("warmup", "head_first", "clip_gradient", "clip_gradient_value", "ema_decay"),
             *("memory", "micro_batch", "precision"),
         ),
         "augmentation": (
@@ -163,14 +165,10 @@ class TrainConfig:
     """Learning rate of a loss's proxies relative to that of the head; 100 is the published value of Proxy-Anchor."""
     weight_decay: float = 5e-4
     """Weight decay of all weights."""
-    schedule: Literal["cosine", "inverse", "step", "constant", "custom"] = "cosine"
-    """Learning rate schedule: 'cosine' decays to zero, 'inverse' is 1 / (1 + decay * step), as in the log-ratio paper,
-    and 'step' is decay ** (step // decay_every). In Python also a function that returns a scheduler of torch, which is
-    called 'custom' in the saved options."""
-    decay: float = 1e-4
-    """The decay of the schedules 'inverse' and 'step'."""
-    decay_every: int = 0
-    """Number of steps after which the schedule 'step' multiplies the learning rate by 'decay'."""
+    schedule: str = "cosine"
+    """Learning rate schedule: cosine decays to zero, inverse(decay=1e-4) is 1 / (1 + decay * step), as in the log-ratio
+    paper, step(every=N, decay=0.1) is decay ** (step // every), and constant leaves the rate as it is. In Python also a
+    function that returns a scheduler of torch, which is called 'custom' in the saved options."""
     warmup: int = 0
     """Number of warm-up steps, over which the learning rate rises from zero."""
     head_first: int = 0
@@ -232,11 +230,9 @@ class TrainConfig:
             UserError: one is, or two do not.
         """
         check_bounds(self, _BOUNDS)
-        if (self.schedule == "step") != (self.decay_every > 0):
-            raise UserError(
-                f"'decay_every' belongs to the schedule 'step'. Got {self.decay_every} and {self.schedule} instead."
-            )
-        if self.schedule == "custom" and (self.warmup or self.head_first):
+        if self.schedule != OWN:
+            make_schedule(self.schedule)
+        elif self.warmup or self.head_first:
             name = "warmup" if self.warmup else "head_first"
             raise UserError(
                 f"A schedule of your own sets all learning rates: leave out {name}={getattr(self, name)}, or take "

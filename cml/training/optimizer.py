@@ -1,7 +1,6 @@
 """The optimiser of a run and the learning rate of each step: by the options, or made by functions of the user's own."""
 
 import inspect
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
 from cml.training.config import TrainConfig
 from cml.training.own_functions import MakeOptimizer, MakeSchedule
+from cml.training.schedules import make_schedule
 
 
 def make_optimizer(
@@ -111,13 +111,7 @@ def check_optimizer(
 def learning_rate_factor(config: TrainConfig, step: int) -> float:  # the factor, at least 0
     """Compute the factor of the base learning rates at a step."""
     warmup = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
-    if config.schedule == "cosine":
-        return warmup * 0.5 * (1 + math.cos(math.pi * step / config.steps))
-    if config.schedule == "inverse":
-        return warmup / (1 + config.decay * step)
-    if config.schedule == "step":
-        return warmup * config.decay ** (step // config.decay_every)
-    return warmup
+    return warmup * make_schedule(config.schedule).factor(step, config.steps)
 
 
 class LearningRates:

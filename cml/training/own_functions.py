@@ -19,7 +19,7 @@ from cml.array_types import Int64
 from cml.errors import UserError
 from cml.processes.memory import is_out_of_memory
 from cml.sampling.draws import own_augmentation_words
-from cml.training.config import TrainConfig
+from cml.training.config import OWN, TrainConfig
 from cml.training.randomness import restore_randomness, seed_generators
 
 Augment = Callable[..., Any]
@@ -143,7 +143,6 @@ MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 """From groups of parameters, as torch's optimisers take them, to an optimiser, such as the class of one."""
 MakeSchedule = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
 """From the optimiser to a scheduler of learning rates, which takes a step after each step of the run."""
-OWN = "custom"  # the value of an option for which a function is given
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,7 @@ class FitOptions(TypedDict, total=False):
     backbone_lr_scale: float
     proxy_rate: float
     weight_decay: float
-    schedule: Literal["cosine", "inverse", "step", "constant", "custom"] | MakeSchedule
-    decay: float
-    decay_every: int
+    schedule: str | MakeSchedule
     warmup: int
     head_first: int
     clip_gradient: float | None

@@ -74,7 +74,7 @@ class Tuning:
         """Say which reference of an evaluation the model is; "" if it is none."""
         if self.keeps_features:
             return f"The model is the {self.frozen}: tune kept them, and nothing was trained."
-        return "The chosen head is the ridge regression: tune took it alone." if self.is_ridge else ""
+        return "The model is a ridge regression: of what tune compared, nothing scored higher." if self.is_ridge else ""
 
     def save(self, folder: Path) -> None:
         """Write what was chosen and by which scores to tuning.json of a run folder, also in words."""

@@ -115,7 +115,7 @@ class Table(LabelledRows):
             say(f"{self.vectors}: vectors and rows are joined by the ids in {self.id_column}.")
             yield from self._read_named()
         elif self.vectors is not None:
-            say(f"{self.vectors} names no items: its vectors are those of {self.source}'s rows, in order.")
+            say(f"{self.vectors} has no ids: its vectors belong to the rows of {self.source}, in their order.")
             yield from self._read_npy()
         else:
             yield from self._read_blocks()

@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from making import benchmark_figures, coverage_figures, graded_figures, papers_tables, result_tables
+from making import benchmark_figures, contact_tables, coverage_figures, graded_figures, papers_tables, result_tables
 from making.records import RECORDS, ROOT, Record, numbers
 
 RESULTS = ROOT / "docs" / "results"
@@ -33,6 +33,7 @@ FENCE = re.compile(r"^(?P<ticks>`{3,})[^\n]*\n(?P<code>.*?)^(?P=ticks)$", re.DOT
 SETTINGS = re.compile(r"<!-- settings: (?P<numbers>.+?) -->", re.DOTALL)
 TABLES = {
     **result_tables.TABLES,
+    **contact_tables.TABLES,
     "coverages": coverage_figures.coverage_table,
     "item_intervals_told": lambda: coverage_figures.item_table("told apart"),
     "item_intervals_coverage": lambda: coverage_figures.item_table("coverage"),

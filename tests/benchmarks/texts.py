@@ -1,6 +1,6 @@
 """Texts with graded similarity: log-ratio against the losses of sentence-transformers, at equal forward passes.
 
-Run by hand: ``python tests/benchmarks/texts.py [--captions FILE] [--seeds 5] [--json FILE]``, where FILE is a captions
+Run by hand: ``python tests/benchmarks/texts.py [--captions FILE] [--json FILE]``, where FILE is a captions
 file of COCO. Two tasks: sentences that name a number of things, whose label is the number; and, with FILE, one caption
 of a photograph, whose label is its four other captions (Word Mover's Distance, extra ``glove``). Each way trains MiniLM
 (extra ``sentences``) for the same number of steps of 32 texts: ``cml.fit`` and ``LabelDistanceLoss`` compare all pairs
@@ -34,7 +34,7 @@ from cml.retrieval.metric_result import MetricResult
 
 THINGS = ["dog", "cat", "car", "tree", "house", "boat", "bird", "horse"]
 BATCH, MOST = 32, 60
-RATES = [3e-6, 1e-5, 3e-5, 1e-4, 3e-4]
+RATES = {"numbers": [3e-5, 1e-4, 3e-4, 1e-3], "captions": [3e-6, 1e-5, 3e-5, 1e-4, 3e-4]}
 OURS = ["LabelDistanceLoss", "cml.fit"]
 Encode = Callable[[list[str]], np.ndarray]
 
@@ -245,18 +245,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--items", type=int, nargs=2, default=[300, 1300], help="texts of either task for training")
     options.add_argument("--others", type=int, nargs=2, default=[120, 400], help="new texts of either task")
     options.add_argument("--steps", type=int, nargs=2, default=[30, 60])
-    options.add_argument("--rates", type=float, nargs="+", default=RATES)
+    options.add_argument(
+        "--rates", type=float, nargs="+", help="learning rates to choose from, by default of each task"
+    )
+    options.add_argument("--tasks", nargs="+", default=list(RATES), choices=list(RATES))
     options.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     add_json_option(options)
     chosen = options.parse_args(arguments)
     sizes = list(zip(chosen.items, chosen.others, chosen.steps, strict=True))
-    tasks = {"numbers": make_numbers(*sizes[0])}
-    if chosen.captions:
+    tasks = {"numbers": make_numbers(*sizes[0])} if "numbers" in chosen.tasks else {}
+    if chosen.captions and "captions" in chosen.tasks:
         tasks["captions"] = read_captions(chosen.captions, *sizes[1])
     figures = {}
     for name, task in tasks.items():
         print(name, flush=True)
-        figures[name] = compare(task, chosen.ways, chosen.rates, chosen.seeds)
+        figures[name] = compare(task, chosen.ways, chosen.rates or RATES[name], chosen.seeds)
     write_figures(chosen.json, figures)
 
 

@@ -125,7 +125,7 @@ def test_vectors_without_names_are_joined_in_order_which_is_said(
     settings: dict[str, Any] = {"source": table, "label_columns": ("age",)}
     dataset = cml.prepare("table", tmp_path / "set", vectors=write_npz(tmp_path, {"emb": VECTORS}), **settings)
     assert vectors_of(dataset)["000003"] == pytest.approx(VECTORS[3])
-    assert "names no items: its vectors are those of" in capsys.readouterr().err
+    assert "has no ids: its vectors belong to the rows of" in capsys.readouterr().err
     with pytest.raises(DataError, match=r"has 15 rows, but .* has 16"):
         cml.prepare("table", tmp_path / "few", vectors=write_npz(tmp_path, {"emb": VECTORS[1:]}), **settings)
 

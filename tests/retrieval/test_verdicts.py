@@ -28,7 +28,7 @@ from cml.retrieval.embeddings import evaluate_embeddings
 from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.mean_interval import MeanEstimate, mean_intervals
 from cml.retrieval.metric_result import MetricResult
-from cml.retrieval.results import Evaluation
+from cml.retrieval.results import Evaluation, default_columns
 from cml.retrieval.verdict import Standing, size_verdict, with_verdict
 
 
@@ -121,7 +121,8 @@ def test_the_printed_summary_fits_a_terminal() -> None:
     assert max(map(len, lines)) <= 80
     assert str(found) == found.summary()
     assert f"{standing}\n{caution}" == found.headline
-    assert f"table() shows {len(found.rows['oracle']) - 1} more metrics and the whole verdict." in lines
+    count = len(default_columns(found.rows["oracle"].values())) - 1
+    assert f"table() shows {count} more metrics and the whole verdict." in lines
     assert "--details shows" in found.summary("--details")
 
 

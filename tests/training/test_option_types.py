@@ -147,7 +147,7 @@ def _words(option: str, value: object) -> list[str]:
         ({"optimizer": torch.optim.SGD}, "one of sgd, adamw, custom. Got SGD instead. Did you mean 'sgd'?"),
         ({"optimizer": "lion"}, "'optimizer' must be one of sgd, adamw, custom. Got 'lion' instead."),
         ({"schedule": "Cosine"}, "Got 'Cosine' instead. Did you mean 'cosine'?"),
-        ({"schedule": None}, "'schedule' must be one of cosine, inverse, step, constant, custom. Got None instead."),
+        ({"schedule": None}, "'schedule' must be a text, such as 'cosine'. Got None instead."),
         ({"precision": "bf16"}, "Did you mean 'bfloat16'?"),
         ({"precision": 16}, "Did you mean 'bfloat16'?"),
         ({"freeze_backbone": "no"}, "'freeze_backbone' must be True or False. Got 'no' instead. Did you mean False?"),

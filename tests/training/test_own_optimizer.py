@@ -63,7 +63,7 @@ def test_it_trains_as_cmls_own_does() -> None:
         cml.fit(IMAGES, **labels, **OPTIONS, **common, **options)
         for options in (
             {"optimizer": sgd, "schedule": decay},
-            {"optimizer": "sgd", "learning_rate": 0.02, "schedule": "inverse", "decay": 0.1},
+            {"optimizer": "sgd", "learning_rate": 0.02, "schedule": "inverse(decay=0.1)"},
         )
     )
     for one, other in zip(own.network.parameters(), plain.network.parameters(), strict=True):

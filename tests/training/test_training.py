@@ -448,17 +448,23 @@ def test_loss_that_is_no_number_stops_the_run_and_names_the_step(monkeypatch: py
 
 
 def test_schedules() -> None:
-    paper = replace(CONFIG, schedule="inverse", decay=1e-4)
+    paper = replace(CONFIG, schedule="inverse")
     assert learning_rate_factor(paper, 10_000) == pytest.approx(0.5)
     cosine = replace(CONFIG, schedule="cosine", steps=100, warmup=10)
     assert learning_rate_factor(cosine, 0) == pytest.approx(0.1)
     assert learning_rate_factor(cosine, 50) == pytest.approx(0.5)
     assert learning_rate_factor(cosine, 99) < 0.001
     assert learning_rate_factor(replace(CONFIG, schedule="constant"), 7) == 1
-    halved = replace(CONFIG, schedule="step", decay=0.5, decay_every=10)
+    halved = replace(CONFIG, schedule="step(every=10, decay=0.5)")
     assert [learning_rate_factor(halved, step) for step in (0, 9, 10, 25)] == [1, 1, 0.5, 0.25]
-    with pytest.raises(UserError, match=r"'decay_every' belongs to the schedule 'step'\. Got 0 and step"):
-        check_options(replace(CONFIG, schedule="step"))
+    for given, said in (
+        ("step", "needs the setting 'every'"),
+        ("step(every=0)", "'every' must be a whole number of at least 1"),
+        ("inverse(decay=-1)", "'decay' must be a finite number at least 0"),
+        ("inverse(rate=1)", "rate"),
+    ):
+        with pytest.raises(UserError, match=said):
+            check_options(replace(CONFIG, schedule=given))
 
 
 def test_the_backbone_may_wait() -> None:

@@ -343,14 +343,13 @@ def test_an_evaluation_says_which_reference_tune_took() -> None:
         "Verdict: better than random. The model is the frozen features, L2-normalised: tune kept them, and nothing was "
         "trained."
     )
+    is_ridge = "The model is a ridge regression: of what tune compared, nothing scored higher."
     said = evaluation.extend_verdict(replace(tuning, chosen=("ridge",)).describe_reference()).verdict
-    assert said == "Verdict: better than random. The chosen head is the ridge regression: tune took it alone."
+    assert said == f"Verdict: better than random. {is_ridge}"
     assert replace(tuning, chosen=("ridge", "PCA")).describe_reference() == ""
     advised = replace(evaluation, verdict="Verdict: worse than frozen. Train more. Next: cml train --steps 9")
     said = advised.extend_verdict(replace(tuning, chosen=("ridge",)).describe_reference()).verdict
-    assert said.endswith(
-        "Train more. The chosen head is the ridge regression: tune took it alone. Next: cml train --steps 9"
-    )
+    assert said.endswith(f"Train more. {is_ridge} Next: cml train --steps 9")
 
 
 def test_a_model_is_not_compared_with_the_row_that_it_is() -> None:
@@ -394,7 +393,7 @@ def test_a_chosen_ridge_regression_is_not_compared_with_itself(is_run: bool, tmp
         assert model.tuning is not None
         assert model.tuning.chosen == ("ridge",)
         verdict = model.evaluate(rows[200:], labels[200:]).verdict
-    assert verdict.endswith("The chosen head is the ridge regression: tune took it alone.")
+    assert verdict.endswith("The model is a ridge regression: of what tune compared, nothing scored higher.")
     assert "than ridge" not in verdict
     assert "More training items" not in verdict
 

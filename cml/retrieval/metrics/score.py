@@ -18,7 +18,7 @@ class Score(AllQueriesMetric):
 
     info = MetricInfo(
         note="(random - value) / (random - oracle) of label_distance; 1 for the oracle; "
-        "0 for the mean of all random rankings, of which the row random is one",
+        "0 for the average random ranking, of which the row random is a draw",
         compared_ks=(10,),
         highest=1,
     )
