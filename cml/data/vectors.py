@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.array_types import Float32, Floating, Int64, Integer
+from cml.array_types import Float32, Float64, Floating, Int64, Integer
 from cml.data.input_form import InputForm, Missing
 from cml.data.items import StackedItems
 from cml.data.sparse_rows import SparseRows
@@ -116,8 +116,7 @@ class Vectors:
             where = self.form.column_name(int(np.argmin(count)))
             raise UserError(f"All numbers of {where} are missing: leave the column out.")
         deviation = np.sqrt(squares / np.maximum(count, 1))
-        # below the rounding of float32 a column holds one number
-        is_constant = deviation <= np.finfo(np.float32).eps * np.abs(mean)
+        is_constant = deviation <= rounding_of(deviation, mean)
         std = np.where(is_constant, 1, deviation).astype(np.float32)
         constant = np.flatnonzero(is_constant).tolist()
         return Standardization(mean.astype(np.float32), np.maximum(std, np.finfo(np.float32).tiny), constant)
@@ -140,6 +139,22 @@ class Vectors:
         raise UserError(f"{fault}, which is not a finite float32: mend it, or leave the row out.")
 
 
+def rounding_of(
+    deviation: Float64,  # (F,) of each column
+    mean: Float64,  # (F,)
+) -> Float64:  # (F,)
+    """The deviation that a column of one number may have by the rounding of float32.
+
+    It is that of the column's own size or, as networks round the sums that they compute, that of nearly all columns.
+    Standardising such a column would blow its rounding up, and new vectors with it.
+    """
+    varying = deviation[deviation > 0]
+    least = np.quantile(varying, _NEARLY_ALL) if varying.size else 0.0
+    rounding: Float64 = np.finfo(np.float32).eps * np.maximum(np.abs(mean), least)
+    return rounding
+
+
+_NEARLY_ALL = 0.1  # share of columns that may vary less
 Part = slice | Int64
 
 

@@ -1,9 +1,10 @@
 """A trained model for use from Python: embed, evaluate, search, save."""
 
+import contextlib
 import copy
 import functools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ from cml.models.heads import shorten_head
 from cml.models.weights import model_fingerprint
 from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.evaluate_options import EvaluateOptions
-from cml.retrieval.feature_forms import STANDARDISED
+from cml.retrieval.feature_forms import STANDARDISED, normalize_rows
 from cml.retrieval.gallery import Gallery, predict_labels
 from cml.retrieval.label_regression import LabelSignals, find_label_signal, fit_label_regression
 from cml.retrieval.novelty import Novelty
@@ -237,8 +238,9 @@ class Model:
     ) -> Float64:
         """Tell whether inputs are like those that the model was trained on, so that its embedding says something.
 
-        Items are compared by features below the head: an embedding leaves out what the labels do not depend on. Of
-        vectors, these are the standardised numbers.
+        Items are compared by features that leave out nothing, as an embedding leaves out what the labels do not depend
+        on: of vectors the standardised numbers, of images the directions of the features of the published backbone, or
+        of EfficientNet-Lite0, and of other inputs those of the model's own backbone.
 
         Args:
             inputs: Q inputs.
@@ -265,8 +267,22 @@ class Model:
         if known is None:
             assert self._references is not None
             known, groups = self._references.inputs, self._references.groups
-        describe = self.network.standardize if self.form.kind == "vectors" else self.network.extract
+        describe = self._find_features()
         return Novelty(describe(known), groups).score(describe(inputs))
+
+    def _find_features(self) -> Callable[[Any], Float32]:
+        """The features that tell familiar items from others; a backbone that was trained here tells them worse."""
+        network = self.network
+        if self.form.kind == "vectors":
+            return network.standardize
+        if self.form.kind == "images":
+            with contextlib.suppress(UserError):  # whose published weights are not here
+                network = self.load_published()
+
+        def extract(items: Any) -> Float32:  # noqa: ANN401 - as ``cml.fit`` takes them
+            return normalize_rows(network.extract(items.source if isinstance(items, Images) else items))
+
+        return extract
 
     @property
     def query_model(self) -> "Model":

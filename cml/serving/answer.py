@@ -9,6 +9,7 @@ from cml.array_types import Float32
 from cml.doors.model import Model
 from cml.errors import UserError
 from cml.retrieval.calibration import Calibration
+from cml.retrieval.search import check_size
 from cml.searching.embedding_folder import EmbeddingFolder
 from cml.searching.hit import Hit
 from cml.searching.index import Index
@@ -48,6 +49,7 @@ class Searcher:
         inputs = np.concatenate(arrays) if arrays else [one for part in parts for one in part]
         try:
             rows = self.model.embed(inputs)
+            check_size(float(np.einsum("nd,nd->n", rows, rows, dtype=np.float64).max(initial=0)))
         except UserError as error:
             raise Refusal(400, str(error)) from None
         most = min(max(query.k for query in queries), len(self.index))

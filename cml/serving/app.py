@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from fastapi_offline import FastAPIOffline
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel
@@ -64,8 +66,8 @@ class Metrics:
         self.seconds = Histogram("cml_request_seconds", "Seconds from a request to its answer", registry=self._registry)
         sizes = (1, 2, 4, 8, 16, 32, 64, 128, 256)
         self.batch = Histogram("cml_batch_inputs", "Inputs of a batch", buckets=sizes, registry=self._registry)
-        self.waiting = Gauge("cml_waiting", "Requests that are read or wait", registry=self._registry)
-        self.held = Gauge("cml_held_bytes", "Bytes of requests that are read or wait", registry=self._registry)
+        self.waiting = Gauge("cml_waiting", "Requests being read or waiting", registry=self._registry)
+        self.held = Gauge("cml_held_bytes", "Bytes of requests being read or waiting", registry=self._registry)
         levels = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
         self.novelty = Histogram("cml_novelty", "Novelty of inputs", buckets=levels, registry=self._registry)
 
@@ -184,6 +186,13 @@ def create_app(searcher: Searcher, limits: Limits, k: int = 5) -> FastAPI:
     faults: dict[int | str, dict[str, Any]] = {status: {"model": Fault} for status in (400, 413, 415, 500, 503)}
     body = {"requestBody": {"required": True, "content": _describe_body(searcher.form)}}
 
+    @app.exception_handler(RequestValidationError)
+    async def refuse(request: Request, error: RequestValidationError) -> Response:
+        """Answer a parameter that is out of range as any other fault of a request."""
+        fault = error.errors()[0]
+        service.metrics.requests.labels(400).inc()
+        return JSONResponse({"detail": f"The parameter {fault['loc'][-1]!r}: {fault['msg']}."}, 400)
+
     @app.post("/search", responses={200: {"model": SearchAnswer}, **faults}, openapi_extra=body)
     async def search(
         request: Request,
@@ -194,6 +203,10 @@ def create_app(searcher: Searcher, limits: Limits, k: int = 5) -> FastAPI:
         ] = None,
     ) -> Response:
         """Find the items of the index that are nearest to the inputs in the body."""
+        unknown = sorted(set(request.query_params) - {"k", "within"})
+        if unknown:
+            service.metrics.requests.labels(400).inc()
+            raise HTTPException(400, f"There is no parameter {unknown[0]!r}; the parameters are k and within.")
         return await service.search(request, k, within)
 
     @app.get("/health", responses={503: {"model": Fault}})

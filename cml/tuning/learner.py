@@ -172,7 +172,7 @@ def _tune_networks(
         return tuning, None
     frozen = []
     for others, held_out in splits:
-        score = make_split_score(held_out, items.labels, items.distance, kind)
+        score = make_split_score(held_out, items.labels, items.distance, kind, items.groups)
         frozen.append(score.score_map(frozen_maps(features[others])[tuning.frozen], features))
     gain = measure_gain(tried.scores[tried.best], frozen)
     # both are gains over the same features, for heads may have been scored on more splits

@@ -83,7 +83,9 @@ def score_networks(
     scores = {name: [np.array(split) for split in entry["scores"]] for name, entry in kept.items()}
     steps: dict[str, int] = {name: entry["steps"] for name, entry in kept.items()}
     left_out: list[str] = []
-    split_scores = [make_split_score(held_out, items.labels, items.distance, kind) for _, held_out in splits]
+    split_scores = [
+        make_split_score(held_out, items.labels, items.distance, kind, items.groups) for _, held_out in splits
+    ]
     for number, (name, config) in enumerate(candidates.items()):
         if name in scores:
             continue

@@ -66,6 +66,7 @@ def mean_score(scores: Sequence[Float64]) -> float:
 
 
 _FEWEST_PAIRS = 10
+_FEWEST_OTHERS = 2 * FIRST  # items of other groups, so that the nearest of them say something
 
 
 class KnownPairsScore:
@@ -137,11 +138,14 @@ def make_split_score(
     labels: Labels,  # N encoded labels
     distance: LabelDistance,
     kind: SplitKind,
+    groups: Int64 | None = None,  # (N,) numbers of groups; None for none
 ) -> SplitScore:
     """Choose the held-out items of a split that are scored."""
     most = _MOST_LINKED if distance.is_partial else _MOST_SCORED
     items = np.sort(np.random.default_rng(0).permutation(held_out)[:most])
     near = near_in_order(items, len(labels)) if kind == "blocks" else None
+    if groups is not None:
+        near = _same_group(groups[items])
     score = _make_score(labels[items], distance, near)
     if not score.tells and distance.is_partial:
         raise UserError(
@@ -159,6 +163,12 @@ def make_split_score(
             f"equally far from each other. {mend}"
         )
     return SplitScore(items, score)
+
+
+def _same_group(groups: Int64) -> Bools | None:
+    """Pairs (M, M) of one group, which any features retrieve; None where too few other items would be left."""
+    same: Bools = groups[:, None] == groups
+    return same if int((~same).sum(axis=1).min()) >= _FEWEST_OTHERS else None
 
 
 def _make_score(labels: Labels, distance: LabelDistance, near: Bools | None) -> FirstItemsScore | KnownPairsScore:

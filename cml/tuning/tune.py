@@ -152,7 +152,7 @@ def tune(
             return {**frozen_maps(some), **fitted}
 
         def choose(targets: Labels, title: str) -> _Choice:
-            scores = _make_scores(splits, targets, distance, kind)
+            scores = _make_scores(splits, targets, distance, kind, groups)
             fitted = [fit(f"{title}{number}", splits[number][0], targets, seed + number) for number in scores]
             return _choose(fitted, features, [splits[number] for number in scores], list(scores.values()), dimension)
 
@@ -189,13 +189,13 @@ class _Choice(NamedTuple):
 
 
 def _make_scores(
-    splits: Sequence[Split], labels: Labels, distance: LabelDistance, kind: SplitKind
+    splits: Sequence[Split], labels: Labels, distance: LabelDistance, kind: SplitKind, groups: Int64 | None
 ) -> dict[int, SplitScore]:
     """The scores of splits by their numbers, without those beyond four whose held-out labels tell nothing."""
-    scores = {number: make_split_score(splits[number][1], labels, distance, kind) for number in range(SPLITS)}
+    scores = {number: make_split_score(splits[number][1], labels, distance, kind, groups) for number in range(SPLITS)}
     for number in range(SPLITS, len(splits)):
         with contextlib.suppress(UserError):
-            scores[number] = make_split_score(splits[number][1], labels, distance, kind)
+            scores[number] = make_split_score(splits[number][1], labels, distance, kind, groups)
     return scores
 
 

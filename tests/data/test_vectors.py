@@ -94,3 +94,14 @@ def test_names_follow_the_index_of_a_frame() -> None:
     with pytest.raises(UserError, match=r"row 4 \(id p4\)"):
         Vectors(broken.to_numpy(), names=np.asarray(broken.index)).standardization()
     assert len(vectors.standardization().mean) == 4
+
+
+def test_columns_that_only_round_are_constant() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(0, 0.05, (200, 40))
+    features[:, 3] = 1e-33 * rng.normal(size=200)
+    features[:, 4] = 1e-9 * rng.normal(size=200)  # below the rounding of sums of numbers of 0.05
+    features[:, 5] *= 1e-4
+    assert Vectors(features.astype(np.float32)).standardization().constant == [3, 4]
+    units = rng.normal(0, [1e7, 1e3, 1, 1e-4], (200, 4))  # a table with columns in different units
+    assert Vectors(units).standardization().constant == []

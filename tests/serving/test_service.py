@@ -142,9 +142,10 @@ def test_wrong_requests_are_refused_with_their_reason(client: Client) -> None:
         ({"vectors": [[9**20] * 3] * 400}, "/search", 413, "20,000 bytes"),
         ({"vector": [vector]}, "/search", 400, "vector"),
         ("[" * 5000, "/search", 400, "must be JSON"),
-        ({"vectors": [vector]}, "/search?k=0", 422, "greater than"),
-        ({"vectors": [vector]}, "/search?k=21", 422, "less than"),
-        ({"vectors": [vector]}, "/search?within=nan", 422, "finite"),
+        ({"vectors": [vector]}, "/search?k=0", 400, "greater than"),
+        ({"vectors": [vector]}, "/search?k=21", 400, "less than"),
+        ({"vectors": [vector]}, "/search?within=nan", 400, "finite"),
+        ({"vectors": [vector]}, "/search?kk=3", 400, "no parameter 'kk'"),
     ]:
         text = body if isinstance(body, str) else json.dumps(body)
         got, answer = client.ask("POST", path, text, "application/json")
