@@ -34,7 +34,8 @@ def record_provenance(
             raise DataError(f"The input {file} cannot be read ({error.strerror}).") from None
     for folder in [images] if isinstance(images, Path) else images:
         if not folder.is_dir():
-            raise DataError(f"The input {folder} should be a folder of images.")
+            rule = "is no folder" if folder.exists() else "does not exist"
+            raise DataError(f"The input {folder} should be a folder of images, but it {rule}.")
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(folder).as_posix()}:{path.stat().st_size};".encode(errors="replace"))
     values = {field.name: getattr(source, field.name) for field in dataclasses.fields(source)}

@@ -29,7 +29,7 @@ class Train:
     """Train an embedding on a prepared dataset."""
 
     data: Path
-    """Folder of the prepared dataset; with --resume, that of the run by default."""
+    """Folder of the prepared dataset; with --resume, by default the one of the run."""
     out: Path
     """Run folder to create, or to resume with --resume."""
     training: TrainConfig

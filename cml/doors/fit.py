@@ -97,7 +97,7 @@ def fit(
             Hugging Face ``Dataset`` or a data frame. The labels of a data set are read once, its inputs at each use, so
             that random augmentation in it, which ``seed`` seeds, is drawn anew.
         labels: N labels of the kind that the label distance takes: numbers or vectors by default, also as a data frame
-            with one column or several. Where these and the inputs are objects of pandas, rows of one name belong
+            with one column or several. Where these and the inputs are objects of pandas, rows of one index name belong
             together; where they are mappings, such as a ``dict`` or an open ``.npz`` file, or inputs a feature store,
             those of one id. Of a matrix of label distances, the labels are numbers or names of its rows; None takes
             the rows that have the names of the inputs, or all of them in order. Or judgements of the inputs by people,

@@ -236,7 +236,7 @@ class Model:
         inputs: Any,  # noqa: ANN401 - as cml.fit takes them
         known: Any = None,  # noqa: ANN401
     ) -> Float64:
-        """Tell whether inputs are like those that the model was trained on, so that its embedding says something.
+        """Tell whether inputs resemble those that the model was trained on, so that their embeddings can be trusted.
 
         Items are compared by features that leave out nothing, as an embedding leaves out what the labels do not depend
         on: of vectors the standardised numbers, of images the directions of the features of the published backbone, or

@@ -34,7 +34,7 @@ class TrainGrades:
     """Train a model of graded search."""
 
     data: Path
-    """Folder that cml prepare grades made, or one of BEIR or mteb; with --resume, that of the run by default."""
+    """Folder that cml prepare grades made, or one of BEIR or mteb; with --resume, by default the one of the run."""
     out: Path
     """Run folder to create, or to resume with --resume."""
     training: TrainConfig

@@ -7,8 +7,8 @@ from cml.searching.hit import TRAINED
 from cml.searching.index import Index
 
 MEANING = (
-    "Novelty is the share of known items that are at least as far from others; of queries like them, 5% have at most "
-    "0.05."
+    "Novelty is the fraction of known items that are at least as far from the other known items. Of queries that "
+    "resemble them, 5% have at most 0.05."
 )
 
 

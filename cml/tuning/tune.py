@@ -93,7 +93,7 @@ class Tuning:
         """Say what was chosen, by how much and how sure."""
         held_out = {
             "groups": "whole groups",
-            "blocks": "blocks of the order of the items, for neighbours in it are alike",
+            "blocks": "blocks of consecutive items, because neighbours in the file are alike",
             "random": "items at random",
         }[self.splits]
         scores = [f"tune: score {self.scores[self.frozen]:.3f}: {self.frozen}."]

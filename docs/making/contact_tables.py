@@ -65,7 +65,7 @@ def continuing() -> Cells:
 
 def _after_fit(part: str) -> dict[str, Any]:
     """The figures of each kind of items."""
-    return {kind: found for file in load("after_fit").values.values() for kind, found in file[part].items()}
+    return {kind: found for file in load("after_fit").values.values() for kind, found in file.get(part, {}).items()}
 
 
 def novelty() -> Cells:

@@ -172,6 +172,29 @@ def test_the_score_of_known_pairs_is_their_rank_correlation_with_the_jackknife_o
     assert not KnownPairsScore(alike, 40).tells
 
 
+def test_items_of_one_group_are_not_scored_with_each_other() -> None:
+    rng = np.random.default_rng(3)
+    values, groups = rng.normal(size=60), np.repeat(np.arange(12), 5)
+    distance = as_label_distance("euclidean")
+    labels, held_out = distance.encode(values), np.arange(10, 60)
+    rows = rng.normal(size=(60, 3)).astype(np.float32)
+    score = make_split_score(held_out, labels, distance, "groups", groups)
+    assert isinstance(score.score, FirstItemsScore)
+    apart = np.abs(values[held_out][:, None] - values[held_out])
+    others = groups[held_out][:, None] != groups[held_out]
+    found, best = [], []
+    for row, item in enumerate(held_out):
+        near = sorted(np.flatnonzero(others[row]), key=lambda other: np.linalg.norm(rows[item] - rows[held_out[other]]))
+        found.append(apart[row, near[: score.score.neighbors]].mean())
+        best.append(np.sort(apart[row, others[row]])[: score.score.neighbors].mean())
+    chance = apart[others].mean()
+    wanted = 1 - (np.mean(found) - np.mean(best)) / (chance - np.mean(best))
+    identity = LinearMap(np.eye(3, dtype=np.float32), np.zeros(3, np.float32))
+    assert score.score_map(identity, rows).mean() == pytest.approx(wanted)
+    whole = make_split_score(held_out, labels, distance, "groups", np.zeros(60, int))  # one group leaves no others
+    assert whole.score_map(identity, rows).shape == (50,)
+
+
 def test_pairs_that_are_near_in_the_order_are_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     places, rows = rng.normal(size=(100, 2)), rng.normal(size=(100, 2)).astype(np.float32)
