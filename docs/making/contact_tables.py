@@ -79,4 +79,4 @@ def novelty() -> Cells:
     return rows
 
 
-TABLES = {"texts": texts, "text_leads": text_leads, "continuing": continuing, "novelty": novelty}
+TABLES = {"text_scores": texts, "text_leads": text_leads, "continuing": continuing, "novelty": novelty}
