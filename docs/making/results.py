@@ -13,6 +13,7 @@ column and "mean" (the default), "low" or "high": ``steering("log-ratio", "ndcg@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -121,24 +122,28 @@ def evaluate(expression: str) -> str:
     return format(value, spec)
 
 
-def table(name: str) -> str:
+def table(name: str, folder: Path = RESULTS) -> str:
     """Make a table from its records, as Markdown, and say where its figures come from.
 
     Args:
         name: The name of the table, a key of ``TABLES`` or the name of a record.
+        folder: That of the page, from which it links to the record.
     """
     make = TABLES.get(name, lambda: result_tables.comparison(name))
     header, *rows = make()
     lines = [header, ["---"] * len(header), *rows]
     text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    return text.replace(" ± ", "\u00a0±\u00a0") + origin(name)  # no line breaks within an interval: wide tables scroll
+    return text.replace(" ± ", "\u00a0±\u00a0") + origin(
+        name, folder
+    )  # no line breaks within an interval: wide tables scroll
 
 
-def origin(name: str) -> str:
+def origin(name: str, folder: Path = RESULTS) -> str:
     """Say when and where the figures of a table were measured, or that they are legacy figures.
 
     Args:
         name: The name of a table; "" is returned for those that are made of several records.
+        folder: That of the page.
     """
     if not (RECORDS / f"{name}.json").exists():
         return ""
@@ -149,12 +154,13 @@ def origin(name: str) -> str:
     machine = (
         f"{cores} cores of {processor}" if record.machine["accelerator"] == "none" else record.machine["accelerator"]
     )
-    return f"\n*[Record](records/{name}.json): {record.date}, commit {record.commit[:7]}, {machine}.*\n"
+    link = os.path.relpath(RESULTS / "records" / f"{name}.json", folder)
+    return f"\n*[Record]({link}): {record.date}, commit {record.commit[:7]}, {machine}.*\n"
 
 
-def fill(text: str) -> str:
+def fill(text: str, folder: Path = RESULTS) -> str:
     """Replace the tables and the numbers of a page by those of the records."""
-    text = TABLE.sub(lambda match: f"{match['begin']}\n{table(match['name'])}\n{match['end']}", text)
+    text = TABLE.sub(lambda match: f"{match['begin']}\n{table(match['name'], folder)}\n{match['end']}", text)
     return FIGURE.sub(lambda match: match[0].replace(match["number"], evaluate(match["expression"]), 1), text)
 
 
@@ -203,7 +209,7 @@ def main(arguments: list[str]) -> None:
     if arguments != ["fill"]:
         sys.exit(__doc__)
     for page in pages():
-        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(fill(page.read_text(encoding="utf-8"), page.parent), encoding="utf-8")
 
 
 if __name__ == "__main__":

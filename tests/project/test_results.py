@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("page", list(results.pages()), ids=lambda page: page.name)
 def test_figures_are_those_of_the_records(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert results.fill(text) == text, f"{page}: run 'python docs/making/results.py fill'"
+    assert results.fill(text, page.parent) == text, f"{page}: run 'python docs/making/results.py fill'"
 
 
 @pytest.mark.parametrize("page", sorted(results.RESULTS.glob("*.md")), ids=lambda page: page.name)
