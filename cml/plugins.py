@@ -15,8 +15,9 @@ import sys
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from cml.errors import UserError
 from cml.registry import loading, registries
@@ -118,10 +119,20 @@ def explain_changes(saved: Iterable[tuple[str, str]]) -> str:  # a sentence for 
     return f"The code of {', '.join(others)} has changed since the run was trained." if others else ""
 
 
+class _SourceLoader(SourceFileLoader):
+    """Compiles a file each time: stored bytecode of a file that changed within a second may be that of its old text."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the file as it is now."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
 def _run(file: Path) -> ModuleType:
     """Run a file as a module, whose name depends on its path, so that no two files share one."""
     place = hash_content(str(file).encode())[:8]
-    spec = importlib.util.spec_from_file_location(f"cml_plugin_{place}_{file.stem}", file)
+    name = f"cml_plugin_{place}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file, loader=_SourceLoader(name, str(file)))
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

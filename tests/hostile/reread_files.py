@@ -246,7 +246,7 @@ FILES = {
     "loss.safetensors": "tests/runs/test_judgements.py: one of other shapes",
     **dict.fromkeys(("trials.json", "networks.json"), "what is damaged is computed again"),
     **dict.fromkeys(
-        ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
+        ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json", "router_config.json"),
         "sentence-transformers reads them; cml looks at the names of modules (test_text_backbones.py)",
     ),
     **dict.fromkeys(("queries.jsonl", "corpus.jsonl", "search.json"), "search"),

@@ -136,7 +136,7 @@ def test_default_ks_are_cut_to_the_known_items() -> None:
     assert 4 <= most <= 8
     columns = [f"label_distance@{k}" for k in range(1, most + 1)] + [f"score@{most}", f"ndcg@{most}"]
     assert [name for name in found.rows["oracle"] if "@" in name and not name.startswith("worst")] == columns
-    assert f"K is at most {most}, a quarter of these." in found.table()
+    assert f"K is at most {most}, a quarter of these: " in found.table()
 
 
 def test_a_matrix_keeps_the_ranking_of_all_items() -> None:

@@ -146,7 +146,7 @@ def _words(option: str, value: object) -> list[str]:
         ({"optimizer": "adam"}, "one of sgd, adamw, custom. Got 'adam' instead. Did you mean 'adamw'?"),
         ({"optimizer": torch.optim.SGD}, "one of sgd, adamw, custom. Got SGD instead. Did you mean 'sgd'?"),
         ({"optimizer": "lion"}, "'optimizer' must be one of sgd, adamw, custom. Got 'lion' instead."),
-        ({"schedule": "Cosine"}, "Got 'Cosine' instead. Did you mean 'cosine'?"),
+        ({"schedule": "Cosine"}, "Did you mean 'cosine'? Known: constant, cosine, inverse, step."),
         ({"schedule": None}, "'schedule' must be a text, such as 'cosine'. Got None instead."),
         ({"precision": "bf16"}, "Did you mean 'bfloat16'?"),
         ({"precision": 16}, "Did you mean 'bfloat16'?"),
