@@ -22,7 +22,7 @@ class Direction(LabelDistance):
     Example:
         >>> distance = Direction()
         >>> gazes = distance.encode([[0, 0, -1], [0, 0, -2], [0, 1, 0], [0, 0, 1]])
-        >>> distance.pairwise(gazes[:1], gazes).tolist()
+        >>> distance.pairwise(gazes[:1], gazes).round(3).tolist()
         [[0.0, 0.0, 90.0, 180.0]]
     """
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -276,7 +277,8 @@ WITHOUT = {"continue": ["people"], "novelty": ["steering"]}  # frames of one vid
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--data", type=Path, required=True)
+    options.add_argument("--data", type=Path, default=os.environ.get("CML_DATA"), help="by default that of CML_DATA")
+    options.add_argument("--steps", type=int, help="by default those of each kind")
     options.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     options.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     options.add_argument("--seeds", type=int, default=5)
@@ -285,6 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures: dict[str, Any] = {part: {} for part in chosen.parts}
     for name in chosen.kinds:
         kind = KINDS[name](chosen.data)
+        kind = replace(kind, steps=chosen.steps or kind.steps)
         for part in chosen.parts:
             if name in WITHOUT.get(part, []):
                 continue

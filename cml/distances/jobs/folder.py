@@ -103,10 +103,14 @@ def job_folder(
     wait: bool,  # True to wait for another process that works on the same job; otherwise that is an error
 ) -> Iterator[JobFolder]:
     """Begin, continue or open a job in a folder that holds nothing else."""
+    if not _is_begun(folder):
+        try:
+            check_vacant(folder)
+        except UserError:
+            if not _is_begun(folder):  # by now by another process
+                raise
     if (folder / JOB).exists():
         read_record(folder)
-    elif not work_path(folder, JOB).is_dir():
-        check_vacant(folder)
     with resumable_output(
         folder,
         _terms(work),
@@ -118,6 +122,11 @@ def job_folder(
         wait=wait,
     ) as output:
         yield JobFolder(work, output)
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether a job was begun in a folder; asked in this order, as a job that ends turns its work into the record."""
+    return work_path(folder, JOB).is_dir() or (folder / JOB).exists()
 
 
 def check_finished(folder: Path, work: Work) -> None:
