@@ -6,13 +6,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cml.array_types import Float32, Float64, Floating, Int64, Integer
+from cml.array_types import Bools, Float32, Float64, Floating, Int64, Integer
 from cml.data.input_form import InputForm, Missing
 from cml.data.items import StackedItems
 from cml.data.sparse_rows import SparseRows
 from cml.errors import UserError
 
 _CHUNK = 1 << 22  # numbers that are read at a time
+_NEGLIGIBLE = 1e-20  # beside the median deviation of columns: no two units of a table are so far apart
 
 
 class Standardization(NamedTuple):
@@ -116,7 +117,7 @@ class Vectors:
             where = self.form.column_name(int(np.argmin(count)))
             raise UserError(f"All numbers of {where} are missing: leave the column out.")
         deviation = np.sqrt(squares / np.maximum(count, 1))
-        is_constant = deviation <= rounding_of(deviation, mean)
+        is_constant = _find_constant(deviation, mean)
         std = np.where(is_constant, 1, deviation).astype(np.float32)
         constant = np.flatnonzero(is_constant).tolist()
         return Standardization(mean.astype(np.float32), np.maximum(std, np.finfo(np.float32).tiny), constant)
@@ -139,22 +140,22 @@ class Vectors:
         raise UserError(f"{fault}, which is not a finite float32: mend it, or leave the row out.")
 
 
-def rounding_of(
+def _find_constant(
     deviation: Float64,  # (F,) of each column
     mean: Float64,  # (F,)
-) -> Float64:  # (F,)
-    """The deviation that a column of one number may have by the rounding of float32.
+) -> Bools:  # (F,)
+    """Find columns of one number: those that vary by the rounding of float32 alone, or not beside the others.
 
-    It is that of the column's own size or, as networks round the sums that they compute, that of nearly all columns.
-    Standardising such a column would blow its rounding up, and new vectors with it.
+    A network leaves numbers such as 1e-33 in units that it does not use. Divided by their deviation, any other number
+    there would outweigh all columns.
     """
-    varying = deviation[deviation > 0]
-    least = np.quantile(varying, _NEARLY_ALL) if varying.size else 0.0
-    rounding: Float64 = np.finfo(np.float32).eps * np.maximum(np.abs(mean), least)
-    return rounding
+    rounding = np.finfo(np.float32).eps * np.abs(mean)
+    varying = deviation[deviation > rounding]
+    beside = _NEGLIGIBLE * np.median(varying) if varying.size else 0.0
+    is_constant: Bools = deviation <= np.maximum(rounding, beside)
+    return is_constant
 
 
-_NEARLY_ALL = 0.1  # share of columns that may vary less
 Part = slice | Int64
 
 

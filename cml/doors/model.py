@@ -240,7 +240,8 @@ class Model:
 
         Items are compared by features that leave out nothing, as an embedding leaves out what the labels do not depend
         on: of vectors the standardised numbers, of images the directions of the features of the published backbone, or
-        of EfficientNet-Lite0, and of other inputs those of the model's own backbone.
+        of EfficientNet-Lite0. Of other inputs, and where the published weights are not here, they are those of the
+        model's own backbone.
 
         Args:
             inputs: Q inputs.
@@ -276,13 +277,9 @@ class Model:
         if self.form.kind == "vectors":
             return network.standardize
         if self.form.kind == "images":
-            with contextlib.suppress(UserError):  # whose published weights are not here
+            with contextlib.suppress(UserError):  # the published weights are not here
                 network = self.load_published()
-
-        def extract(items: Any) -> Float32:  # noqa: ANN401 - as ``cml.fit`` takes them
-            return normalize_rows(network.extract(items.source if isinstance(items, Images) else items))
-
-        return extract
+        return lambda items: normalize_rows(_extract(network, items))
 
     @property
     def query_model(self) -> "Model":
@@ -320,9 +317,7 @@ class Model:
         if self.form.kind == "vectors":
             return self.network.standardize(inputs, bar=bar)
         if self.form.kind == "images":
-            # its own reading of them, for a published network takes RGB where this one may take other bands
-            source = inputs.source if isinstance(inputs, Images) else inputs
-            return self.load_published().extract(source, bar=bar)
+            return _extract(self.load_published(), inputs, bar)
         raise UserError(
             f"Items are compared by features that do not depend on the labels, which {self.form} do not have: "
             "compute vectors of the items by another network, and take a model of these."
@@ -991,3 +986,8 @@ class Model:
         taken = "{} x {} pixels".format(*self.config.image_size) if form.kind == "images" else str(form)
         ends = ", L2-normalised" if self.config.normalize else ""
         return f"Model({self.config.backbone}, {taken} -> {self.config.dimension} numbers{ends})"
+
+
+def _extract(network: EmbeddingModel, inputs: Any, bar: str = "") -> Float32:  # noqa: ANN401 - as cml.fit takes them
+    """Features (N, F) by a network with its own reading of images, as a published one takes RGB, whatever the bands."""
+    return network.extract(inputs.source if isinstance(inputs, Images) else inputs, bar=bar)

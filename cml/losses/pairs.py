@@ -130,8 +130,8 @@ def check_batch(embeddings: Tensor, label_distances: Tensor, *, look: bool = Tru
     check_matrix("label_distances", label_distances, "(A, B)")
     if label_distances.requires_grad and torch.is_grad_enabled():
         raise UserError(
-            "The 'label_distances' must not require a gradient: a loss is differentiated by its embeddings "
-            "alone. Pass label_distances.detach() instead."
+            "The 'label_distances' must not require a gradient: only embeddings get one. Pass "
+            "label_distances.detach() instead."
         )
     anchors, columns = label_distances.shape
     if columns != items:

@@ -82,7 +82,7 @@ class Calibration:
     pairs: ExpectedDistance  # for any pair of items
     # for the first hits of a query, whose label distances differ from those of other pairs as far apart
     hits: ExpectedDistance
-    level: float  # the share of label distances that the intervals contain
+    level: float  # the nominal share of label distances in the intervals
     unit: str  # the unit of label distances
     items: int  # the number of items that it was calibrated by
     gallery: int  # the number of items that they were searched among; 0 if they were searched among each other
@@ -139,7 +139,7 @@ class Calibration:
         """Say what was calibrated, how wide the intervals are, and what to beware of."""
         among = f"among {self.gallery} others" if self.gallery else "among each other"
         return [
-            f"calibrated by {self.items} items, searched {among}; intervals contain {self.level:.0%} of distances.",
+            f"calibrated by {self.items} items, searched {among}; {self.level:.0%} intervals.",
             f"interval of a hit: {self.hit_width:.3g} {self.unit} wide on average; of any pair: {self.width:.3g}; the "
             f"same for all pairs, without an embedding: {self.marginal_width:.3g}.",
         ]

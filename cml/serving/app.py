@@ -126,6 +126,11 @@ class Service:
             self.metrics.requests.labels(status).inc()
             self.metrics.seconds.observe(time.monotonic() - began)
 
+    def refuse(self, reason: str) -> HTTPException:
+        """Count a request whose parameters are wrong, and say so."""
+        self.metrics.requests.labels(400).inc()
+        return HTTPException(400, reason)
+
     async def _read(self, request: Request, body: bytearray) -> None:
         most = self.limits.bytes
         stated = request.headers.get("content-length", "")
@@ -190,8 +195,8 @@ def create_app(searcher: Searcher, limits: Limits, k: int = 5) -> FastAPI:
     async def refuse(request: Request, error: RequestValidationError) -> Response:
         """Answer a parameter that is out of range as any other fault of a request."""
         fault = error.errors()[0]
-        service.metrics.requests.labels(400).inc()
-        return JSONResponse({"detail": f"The parameter {fault['loc'][-1]!r}: {fault['msg']}."}, 400)
+        refusal = service.refuse(f"The parameter {fault['loc'][-1]!r}: {fault['msg']}.")
+        return JSONResponse({"detail": refusal.detail}, refusal.status_code)
 
     @app.post("/search", responses={200: {"model": SearchAnswer}, **faults}, openapi_extra=body)
     async def search(
@@ -205,8 +210,7 @@ def create_app(searcher: Searcher, limits: Limits, k: int = 5) -> FastAPI:
         """Find the items of the index that are nearest to the inputs in the body."""
         unknown = sorted(set(request.query_params) - {"k", "within"})
         if unknown:
-            service.metrics.requests.labels(400).inc()
-            raise HTTPException(400, f"There is no parameter {unknown[0]!r}; the parameters are k and within.")
+            raise service.refuse(f"There is no parameter {unknown[0]!r}; the parameters are k and within.")
         return await service.search(request, k, within)
 
     @app.get("/health", responses={503: {"model": Fault}})

@@ -51,7 +51,7 @@ class Step(Schedule):
     """The base rates times ``decay`` after every so many steps."""
 
     def __init__(self, every: int, decay: float = 0.1) -> None:
-        self.every, self.decay = check_whole("every", every), check_number("decay", decay, least=0)
+        self.every, self.decay = check_whole("every", every), check_number("decay", decay, least=0, below=1)
 
     def factor(self, step: int, steps: int) -> float:
         """See ``Schedule``."""
