@@ -68,6 +68,8 @@ _OWN_DISTANCE = (
 )
 _COMPARED = 20  # inputs that tell whether rows of the matrix are those of the training
 
+_SMALLEST_PUBLISHED = 32  # pixels of a side, which EfficientNet-Lite0 takes
+
 
 class Model:
     """A trained embedding model, and what it was trained with.
@@ -341,7 +343,11 @@ class Model:
         """
         own = self.config.published
         if not has_published_weights(own.backbone):
-            own = replace(own, backbone="efficientnet-lite0", weights="imagenet", inputs=InputForm())  # bands as RGB
+            height, width = (max(side, _SMALLEST_PUBLISHED) for side in own.image_size)
+            as_rgb = InputForm()
+            own = replace(
+                own, backbone="efficientnet-lite0", weights="imagenet", inputs=as_rgb, image_size=(height, width)
+            )
         with names_of_a_run(allow_download=self.allow_download):
             return EmbeddingModel(replace(own, normalize=False)).to(self.network.mean.device)
 

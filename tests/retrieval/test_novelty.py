@@ -68,3 +68,21 @@ def test_a_model_of_the_first_dimensions(loss: str, tmp_path: Path) -> None:
     assert short.search(rows[:3], rows, k=1)[0].ravel().tolist() == [0, 1, 2]
     with pytest.raises(cml.UserError, match=r"from 1 to 8\. Got 9"):
         model.shorten(9)
+
+
+def test_images_are_compared_by_the_published_backbone_where_it_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    ramp = np.linspace(0, 200, 24)
+    photos = (ramp[None, :, None, None] + rng.uniform(0, 50, (90, 1, 1, 3)) + 0 * ramp[:, None, None]).astype(np.uint8)
+    noise = rng.integers(0, 256, (10, 24, 24, 3)).astype(np.uint8)
+    own = {"backbone": "small-cnn", "weights": "none", "image_size": (24, 24)}
+    model = cml.fit(photos[:80], photos[:80].mean((1, 2, 3)), **own, **OPTIONS)
+    published = model.novelty(noise)
+    assert published.max() < 0.05 < np.median(model.novelty(photos[80:]))
+
+    def refuse(self: cml.Model) -> None:
+        raise cml.UserError("not here")
+
+    monkeypatch.setattr(cml.Model, "load_published", refuse)
+    assert not np.array_equal(model.novelty(photos[80:]), published)
+    assert model.novelty(noise).shape == (10,)
