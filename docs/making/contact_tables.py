@@ -56,8 +56,7 @@ def continuing() -> Cells:
     """Make the table of training in two halves: means and standard deviations over seeds."""
     values = _after_fit("continue")
     ways = list(next(iter(values.values())))
-    titles = {way: f"{way}, of another label" if way == "new distance" else way for way in ways}
-    rows = [["items", *(titles[way] for way in ways)]]
+    rows = [["items", *("another label first" if way == "new distance" else way for way in ways)]]
     for kind, scores in values.items():
         rows.append([KINDS[kind], *(f"{fmean(scores[way]):.3f} ± {stdev(scores[way]):.3f}" for way in ways)])
     return rows
