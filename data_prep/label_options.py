@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cml.console.messages import say
+from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, TEXT
 from cml.data.prepared_writer import SKIP_HINT
 from cml.data.vocabulary import means, split_alias
 from cml.data_prep import label_cells
@@ -22,6 +23,7 @@ from cml.data_prep.grouped_numbers import find_grouped_numbers
 from cml.data_prep.label_kinds import KINDS, WITH_UNIT, KindName, check_distance, distance_of
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
+from cml.data_prep.person_items import CROP
 from cml.data_prep.row_files import Quote, Row, cell, say_once
 from cml.errors import DataError, UserError
 
@@ -44,8 +46,7 @@ class LabelOptions(DatasetSource):
     """Column that contains train, query, gallery, test or val. By default the split is random, with exact fractions."""
     group_column: str | None = field(default=None, kw_only=True)
     """Column that identifies items that belong together, such as those of a person or a video. A group is never split
-    between training and test. Datasets of images keep the column, so that cml train --group-column can hold out whole
-    groups as well."""
+    between training and test. The dataset keeps the column, so that cml train also holds out whole groups."""
     keep_columns: tuple[str, ...] = field(default=(), kw_only=True)
     """Further columns to keep. cml explore and cml search show them, and exports contain them. If an item has several
     rows, those of the first row are kept."""
@@ -158,12 +159,27 @@ class LabelOptions(DatasetSource):
             grouped = find_grouped_numbers(file, self._cells)
             details |= {"grouped_numbers": grouped} if grouped else {}
         details |= {"levels": list(self.levels)} if self.levels else {}
+        details |= {"group_column": self._kept_group} if is_grouped else {}
         if KINDS[self._kind].distances and items:
             chosen = self.label_distance if self._numbers is None else self._numbers.distance
             distance = chosen or distance_of(self._kind, items[0].label, items[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
             details |= self._join_rows(items, find_period(distance) if self._kind == "angle" else None)
         return roles, details
+
+    @functools.cached_property
+    def _kept_group(self) -> str:
+        """The column of the dataset that keeps the groups: called "group" where the name of their own is taken."""
+        column = self.group_column or ""
+        label_column = self._texts({"task": KINDS[self._kind].task})["label_column"]
+        is_taken = column in (*FIXED_COLUMNS, label_column, CROP, TEXT) or column.endswith(FILE_COLUMN)
+        return "group" if is_taken else column
+
+    def _keep_columns(self, item: Labelled) -> dict[str, Any]:
+        """The further columns that the dataset keeps of an item: those that were named, and its group."""
+        if self.group_column is None:
+            return item.extra
+        return {**item.extra, self._kept_group: item.extra.get(self.group_column, item.group)}
 
     def _describe_kind(self) -> InfoTexts:
         """The task and the unit of the labels."""

@@ -190,12 +190,13 @@ class LabelledRows(LabelOptions):
                 yield given
             else:
                 picture = None if row.picture is None else _PICTURES.picture(row.picture)
+                kept = self._keep_columns(row)
                 yield Item(
                     row.item_id,
                     roles[row.name],
                     picture,
                     row.label,
-                    extra={**row.extra, TEXT: given} if isinstance(given, str) else row.extra,
+                    extra={**kept, TEXT: given} if isinstance(given, str) else kept,
                     where=row.where,
                     vector=None if isinstance(given, str) else given,
                 )

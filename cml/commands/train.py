@@ -12,7 +12,7 @@ from cml.command_line.shared_options import AllowDownload, AsJson, pick, show
 from cml.console.messages import say
 from cml.data.dataset_info import read_dataset_info
 from cml.data.input_form import InputForm
-from cml.doors.dataset_options import make_label_distance
+from cml.doors.dataset_options import make_label_distance, take_group_column
 from cml.errors import DataError, UserError
 from cml.storage.downloads import names_of_a_run
 from cml.task import Task
@@ -101,9 +101,10 @@ def run(arguments: Sequence[str]) -> None:
             dataset = PreparedDataset.open(options.data)
             if dataset.info.task != name:
                 say(f"{options.data} was prepared for the task {dataset.info.task!r}: its labels may not fit {name!r}.")
+            training = take_group_column(options.training, dataset.info)
             place = Place(options.out, options.resume, with_tracker((), options.tracker), ranks=ranks)
             start = None if options.start is None else load(options.start, device="cpu").network
-            learned = train_task(task, dataset, options.training, place, start=start)
+            learned = train_task(task, dataset, training, place, start=start)
     except KeyboardInterrupt as stop:
         if not (options.out / "config.json").exists():
             raise KeyboardInterrupt(str(stop) or "nothing was trained yet") from None

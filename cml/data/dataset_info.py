@@ -41,6 +41,8 @@ class DatasetInfo:
     # what else the task needs: ``{"joints": ["r_ankle", ...], "image_size": [288, 288]}``. ``{"gallery": "queries"}``
     # means that each query is searched among all other queries, without a gallery. ``{"queries": "train"}`` means that
     # the queries are training items again, with other labels; the id of one is that of the training item and " (test)".
+    # ``{"group_column": "patient"}`` names the column of metadata.jsonl with the group of each item: training holds out
+    # whole groups, and evaluation compares items of different groups.
     # ``{"inputs": {"kind": "vectors", "size": 10, "columns": [...]}}`` means that the items are vectors; see
     # docs/reference/formats.md. ``{"inputs": {"kind": "texts"}}`` means that they are texts, in the column "text"
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +59,12 @@ class DatasetInfo:
     def queries_are_known(self) -> bool:
         """Whether the queries are training items again, on purpose: of these, other judgements are held out."""
         return self.details.get("queries") == "train"
+
+    @property
+    def group_column(self) -> str:
+        """The column of metadata.jsonl that names the group of each item, by which it was split; "" for none."""
+        column = self.details.get("group_column", "")
+        return column if isinstance(column, str) else ""
 
     @property
     def inputs(self) -> InputForm:

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cml.console.messages import say
 from cml.data.dataset_info import DatasetInfo
 from cml.distances import LabelDistance, registry
 from cml.errors import UserError
 from cml.option_types import check_options
 from cml.task import Task
-from cml.training.config import TrainConfig
+from cml.training.config import NO_GROUPS, TrainConfig
 from cml.training.train_options import complete_options
 
 
@@ -34,3 +35,14 @@ def make_label_distance(
         return registry.make(task.label_distance(replace(task.recipe, **named), info))
     except UserError:
         return None
+
+
+def take_group_column(config: TrainConfig, info: DatasetInfo) -> TrainConfig:
+    """Take the column of groups by which a dataset was split, unless the options name another one or none."""
+    if config.group_column or not info.group_column:
+        return config
+    say(
+        f"Groups: the column {info.group_column!r}, by which the dataset was split. Whole groups are held out, and "
+        f"queries are compared with other groups. group_column={NO_GROUPS} turns this off."
+    )
+    return replace(config, group_column=info.group_column)

@@ -14,7 +14,7 @@ from cml.data.images import stored_size
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import Mirror
-from cml.doors.dataset_options import complete_dataset_options
+from cml.doors.dataset_options import complete_dataset_options, take_group_column
 from cml.doors.learners import learner_class
 from cml.doors.model import Model
 from cml.doors.training_run import keep_interrupted, share_folder, with_tracker
@@ -114,8 +114,8 @@ def options_for(
 ) -> TrainConfig:
     """Combine the options of a run on a task."""
     if config is not None:
-        return with_options(config, options)
-    return complete_dataset_options(task, add_implied_options(options), info)
+        return take_group_column(with_options(config, options), info)
+    return take_group_column(complete_dataset_options(task, add_implied_options(options), info), info)
 
 
 def train_task(
@@ -177,14 +177,9 @@ def _follow_start(start: EmbeddingModel, config: TrainConfig, place: Place) -> T
 
 def _read_groups(dataset: PreparedDataset, config: TrainConfig) -> Int64 | None:
     """The number of each training item's group, for splits that hold out whole groups; None for none."""
-    if not config.group_column:
+    if not config.groups:
         return None
-    if not (config.tune or config.evaluate_every):
-        raise UserError(
-            "'group_column' says which items are held out together: set 'tune' or 'evaluate_every' too. "
-            f"Got group_column={config.group_column} alone."
-        )
-    names = dataset.read_groups("train", config.group_column)
+    names = dataset.read_groups("train", config.groups)
     return number_groups(names, len(names))
 
 

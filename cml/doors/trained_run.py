@@ -147,7 +147,7 @@ class TrainedRun:
     @functools.cached_property
     def _groups(self) -> tuple[Int64, Int64] | None:
         """Numbers of the groups of queries and gallery items, by the column of the run; None where it has none."""
-        column = self.config.train.group_column
+        column = self.config.train.groups
         if not column:
             return None
         try:

@@ -15,6 +15,7 @@ from cml.storage.json_file import check_format, parse_yaml, read_json, read_pars
 from cml.storage.saved_options import TINY, check_bounds, saved_options
 from cml.training.schedules import make_schedule
 
+NO_GROUPS = "none"  # the value of ``group_column`` that turns off the groups of a dataset
 OWN = "custom"  # the value of an option for which a function is given
 Precision = Literal["float32", "bfloat16"]
 # options that do not change the result, and may differ when a run is resumed
@@ -204,7 +205,8 @@ class TrainConfig:
     grades, queries are held out."""
     group_column: str = ""
     """Column of the dataset's metadata.jsonl that identifies groups, such as subjects or sessions. Validation and tune
-    hold out all items of a group together. In Python, pass groups to cml.fit instead."""
+    hold out all items of a group together, and evaluation compares items of different groups. The default is the
+    --group-column of cml prepare; none turns groups off. In Python, pass groups to cml.fit instead."""
     patience: int = 0
     """Number of validations without improvement after which training stops early; 0 disables early stopping."""
     checkpoint_every: int = 200
@@ -312,6 +314,11 @@ class TrainConfig:
         """
         base = cls() if base is None else base
         return replace(base, **read_options(path, base))
+
+    @property
+    def groups(self) -> str:
+        """The column of groups; "" for no groups."""
+        return "" if self.group_column == NO_GROUPS else self.group_column
 
     @property
     def method(self) -> str:

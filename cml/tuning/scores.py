@@ -154,7 +154,7 @@ def make_split_score(
         )
     if not score.tells:
         mend = {
-            "groups": "Make the groups smaller, or leave 'groups' out.",
+            "groups": "Make the groups smaller, or leave 'groups' out (of a dataset: group_column=none).",
             "blocks": "Shuffle the items, or give 'groups'.",
             "random": "Give more items with other labels.",
         }[kind]

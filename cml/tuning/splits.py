@@ -78,7 +78,7 @@ def _split_groups(groups: Int64, generator: np.random.Generator) -> Split:
         raise UserError(
             f"'groups' leaves a split with {len(trained)} items to train on and {len(held_out)} to choose by, of "
             f"{len(groups)}; at least {FEWEST_TRAINED} and {FEWEST_HELD_OUT} are needed. Make the groups smaller, or "
-            "leave 'groups' out."
+            "leave 'groups' out (of a dataset: group_column=none)."
         )
     return trained, held_out
 

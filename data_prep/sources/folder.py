@@ -22,7 +22,7 @@ from cml.data_prep.joint_checks import check_joints_inside
 from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_files import SUFFIXES, check_band, read_label_file, refuse_other_widths
 from cml.data_prep.label_frame import Reach, name_joints_in, order_box
-from cml.data_prep.label_kinds import KINDS, SHARES, WITH_UNIT, KindName
+from cml.data_prep.label_kinds import SHARES, WITH_UNIT, KindName
 from cml.data_prep.label_options import LabelOptions, describe_first, refuse_bad_rows
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
@@ -420,7 +420,7 @@ class Folder(LabelOptions):
 
     def _item(self, labelled: Labelled, role: str, details: dict[str, Any]) -> Item:
         image, label = self.images / labelled.name, labelled.label
-        kept = {**self._kept_group(labelled), **labelled.extra}
+        kept = self._keep_columns(labelled)
         if self.kind == "masks":
             label = functools.partial(
                 prepare_mask, labelled.label, image, details["ids"], self.ignore_id, self.image_size
@@ -431,10 +431,3 @@ class Folder(LabelOptions):
             return replace(person, extra={**person.extra, **kept})
         picture = Shrink(self.image_size, bits=self.bits).picture(image)
         return Item(labelled.item_id, role, picture, label, extra=kept, where=labelled.where)
-
-    def _kept_group(self, labelled: Labelled) -> dict[str, str]:
-        """The column of the group, which training can hold out as a whole; none where its name is taken."""
-        column, label_column = self.group_column, self._texts({"task": KINDS[self.kind].task})["label_column"]
-        if column is None or column in (*FIXED_COLUMNS, label_column, CROP) or column.endswith(FILE_COLUMN):
-            return {}
-        return {column: labelled.group}

@@ -648,11 +648,13 @@ def test_groups_stay_whole_and_meet_the_share_as_nearly_as_they_can(photos: Path
 
 
 @pytest.mark.parametrize("column", ["value", "role", "photo_file_name"])
-def test_a_group_column_whose_name_is_taken_is_not_kept(column: str, photos: Path, tmp_path: Path) -> None:
+def test_a_group_column_whose_name_is_taken_is_kept_by_another(column: str, photos: Path, tmp_path: Path) -> None:
     labels = csv_of(photos, f"image,age,{column}", lambda n, name: f"{name},{n},{n % 5}")
     options: dict[str, Any] = {"file_column": "image", "label_columns": ("age",), "group_column": column}
     dataset = Folder(photos, labels, **options, test_fraction=0.4, query_fraction=0.5).prepare(tmp_path / "set")
-    assert all(not further for further in dataset.read_further("train"))
+    assert dataset.info.group_column == "group"
+    number = {name: str(position % 5) for position, name in enumerate(names_of(photos))}
+    assert dataset.read_groups("train", "group") == [number[name] for name in dataset.split("train").item_ids]
     assert all(isinstance(label, float) for label in dataset.split("train").labels)
 
 

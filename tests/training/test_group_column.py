@@ -22,8 +22,8 @@ COUNT = 120
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> PreparedDataset:
-    """Vectors of ten sites, twelve of each."""
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of vectors of ten sites, twelve of each."""
     folder = tmp_path_factory.mktemp("sites")
     rows = np.random.default_rng(0).normal(size=(COUNT, 3)).round(3)
     with (folder / "table.csv").open("w", newline="") as file:
@@ -31,15 +31,69 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> PreparedDataset:
         writer.writerow(["a", "b", "c", "age", "split", "site", "number"])
         for item, row in enumerate(rows):
             writer.writerow([*row, row[0], "test" if item >= 110 else "train", f"site {item % 10}", item % 4])
-    return cml.prepare(
+    return folder / "table.csv"
+
+
+OF_TABLE: dict[str, Any] = {"features": ("a", "b", "c"), "label_columns": ("age",), "split_column": "split"}
+
+
+@pytest.fixture(scope="module")
+def dataset(table: Path) -> PreparedDataset:
+    """The dataset of the table, with two columns of groups."""
+    return cml.prepare("table", table.with_name("set"), source=table, **OF_TABLE, keep_columns=("site", "number"))
+
+
+@pytest.fixture(scope="module")
+def grouped(table: Path) -> PreparedDataset:
+    """The dataset of the table, prepared with its sites as groups."""
+    return cml.prepare("table", table.with_name("grouped"), source=table, **OF_TABLE, group_column="site")
+
+
+def test_training_takes_the_groups_of_the_dataset(
+    grouped: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert grouped.info.group_column == "site"
+    assert grouped.read_groups("train", "site") == [f"site {item % 10}" for item in range(110)]
+    data = ["--data", str(grouped.folder), "--device", "cpu", "--steps", "2", "--sampler", "random(batch_size=16)"]
+    assert main(["train", "value", *data, "--out", str(tmp_path / "run"), "--evaluate-every", "1"]) == 0
+    said = capsys.readouterr().err
+    assert "Groups: the column 'site', by which the dataset was split." in said
+    assert "group_column=none turns this off." in said
+    assert "validation holds out 11 of 110 items: whole groups." in said
+    run = cml.open_run(tmp_path / "run")
+    assert run.config.train.group_column == "site"
+    assert run.queries.groups is not None
+
+    assert main(["train", "value", *data, "--out", str(tmp_path / "none"), "--group-column", "none"]) == 0
+    assert "Groups:" not in capsys.readouterr().err
+    assert cml.open_run(tmp_path / "none").queries.groups is None
+
+
+def test_comparisons_take_the_groups_of_the_dataset(
+    grouped: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = {name: value for name, value in SHORT.items() if name != "quiet"}
+    for _ in range(2):  # the second finds the runs of the first
+        cml.compare("value", grouped, tmp_path / "runs", losses=["log-ratio"], seeds=1, device="cpu", **short)
+        assert capsys.readouterr().err.count("Groups: the column 'site'") == 1
+    (path,) = tmp_path.glob("runs/**/config.json")
+    assert cml.open_run(path.parent).config.train.group_column == "site"
+
+
+def test_a_group_column_whose_name_is_taken_is_kept_by_another(table: Path, tmp_path: Path) -> None:
+    text = table.read_text().replace("split,site,", "split,role,", 1)
+    (tmp_path / "table.csv").write_text(text)
+    dataset = cml.prepare(
         "table",
-        folder / "set",
-        source=folder / "table.csv",
-        features=("a", "b", "c"),
-        label_columns=("age",),
-        split_column="split",
-        keep_columns=("site", "number"),
+        tmp_path / "set",
+        source=tmp_path / "table.csv",
+        **OF_TABLE,
+        group_column="role",
+        keep_columns=("number",),
     )
+    assert dataset.info.group_column == "group"
+    assert dataset.read_groups("train", "group") == [f"site {item % 10}" for item in range(110)]
+    assert next(dataset.read_further("train")) == {"number": 0.0, "group": "site 0"}
 
 
 def test_groups_are_read_in_the_order_of_the_items(dataset: PreparedDataset) -> None:
@@ -83,20 +137,13 @@ def test_validation_holds_out_whole_groups(
     assert not trained & validated
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"group_column": "sites", "tune": True}, r"metadata\.jsonl:1: there is no column 'sites' of groups.*'site'"),
-        ({"group_column": "site"}, "set 'tune' or 'evaluate_every' too. Got group_column=site alone"),
-    ],
-    ids=["no such column", "nothing is held out"],
-)
-def test_what_does_not_fit_is_one_line(
-    options: dict[str, Any], said: str, dataset: PreparedDataset, tmp_path: Path
+@pytest.mark.parametrize("options", [{"tune": True}, SHORT], ids=["tune", "nothing is held out"])
+def test_a_column_that_is_not_there_is_one_line(
+    options: dict[str, Any], dataset: PreparedDataset, tmp_path: Path
 ) -> None:
-    short = {} if "tune" in options else SHORT
+    said = r"metadata\.jsonl:1: there is no column 'sites' of groups.*'site'"
     with pytest.raises(UserError, match=said) as error:
-        cml.train("value", dataset, tmp_path / "run", **options, **short)
+        cml.train("value", dataset, tmp_path / "run", group_column="sites", **options)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
 
