@@ -2,28 +2,31 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from cml.array_types import UInt64
+from cml.console.messages import say
 from cml.data.item_digests import digest_items, find_known
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder
-from cml.retrieval.calibration import LEVEL, Calibration, calibrate_embeddings
+from cml.retrieval.calibration import FEWEST_ITEMS, LEVEL, Calibration, calibrate_embeddings
 from cml.training.run_learner import label_digest
 
 
 @dataclass(frozen=True)
 class KnownItems:
-    """What is known of the training items, which must not calibrate."""
+    """What is known of the training items, which do not calibrate."""
 
     digests: UInt64  # (M,) of their content
     labels: str | None = None  # a digest of their labels together; None if that is not known
     place: str = ""  # where the items are from, for messages: "" for items that are given in Python
-    mend: str = "Leave them out."  # what to do about them
+    mend: str = "Give others."  # what to do where too few are left
 
 
 def calibrate_items(
     model: Embedder,
-    items: LabelledItems,  # N items that it was not trained on
+    items: LabelledItems,  # N items; those that the model was trained on are left out
     gallery: LabelledItems | None,  # the items that will be searched; None if new items are searched among new items
     known: KnownItems,
     *,
@@ -33,7 +36,7 @@ def calibrate_items(
     unit: str = "",
 ) -> Calibration:
     """Learn from held-out items what label distance an embedding distance means."""
-    _refuse_training_items(items, known)
+    items = _leave_out_training_items(items, known)
     return calibrate_embeddings(
         model.embed(items.inputs, bar="embed"),
         items.labels,
@@ -49,21 +52,24 @@ def calibrate_items(
     )
 
 
-def _refuse_training_items(items: LabelledItems, known: KnownItems) -> None:
-    """Refuse items whose content, or whose labels together, are those of training items."""
+def _leave_out_training_items(items: LabelledItems, known: KnownItems) -> LabelledItems:
+    """Leave out and count the items whose content is that of training items; refuse to calibrate by too few others."""
     is_known = find_known(digest_items(items.inputs), known.digests)
-    if is_known.any():
-        first = int(is_known.argmax())
-        if known.place:
-            found = f"{len(items)} queries of {known.place} are training items, such as {items.ids[first]!r}"
-        else:
-            found = f"{len(items)} items are training items, the first is item {first}"
-        raise UserError(
-            f"A calibration needs items that the model was not trained on. {is_known.sum()} of the {found}. "
-            f"{known.mend}"
-        )
-    if known.labels is not None and label_digest(items) == known.labels:
+    if known.labels is not None and label_digest(items) == known.labels and not is_known.any():
         raise UserError(
             "A calibration needs items that the model was not trained on, but the labels are those of the training "
             "items. Give other items."
         )
+    if not is_known.any():
+        return items
+    first, left = int(is_known.argmax()), int((~is_known).sum())
+    what = f"queries of {known.place}" if known.place else "items"
+    such = f"such as {items.ids[first]!r}" if known.place else f"the first is item {first}"
+    counted = f"{is_known.sum()} of the {len(items)} {what} are training items, {such}"
+    if left < FEWEST_ITEMS:
+        raise UserError(
+            f"A calibration needs at least {FEWEST_ITEMS} items that the model was not trained on. {counted}. "
+            f"{known.mend}"
+        )
+    say(f"{counted}. They are left out, and {left} calibrate.")
+    return items.subset(np.flatnonzero(~is_known))

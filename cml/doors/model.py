@@ -576,7 +576,8 @@ class Model:
         """Learn from held-out items what label distance an embedding distance means; ``save`` keeps it.
 
         Args:
-            inputs: N items that the model was not trained on, 150 or more, of any kind that ``cml.fit`` takes.
+            inputs: N items, of any kind that ``cml.fit`` takes. Those that the model was trained on are left out; of
+                the others, give 150 or more.
             labels: A label for each of them; None where ``inputs`` holds them.
             gallery: The items that will be searched, which may have been trained on; None if new items are searched
                 among new items.
@@ -592,7 +593,7 @@ class Model:
             The calibration: ``expect(distances)`` gives the label distance of hits with an interval.
 
         Raises:
-            UserError: Items that the model was trained on, fewer than 30 items, or labels that do not differ.
+            UserError: Fewer than 30 items that the model was not trained on, or labels that do not differ.
 
         Example:
             >>> import numpy as np

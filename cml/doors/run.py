@@ -170,7 +170,7 @@ class Run(TrainedRun):
         """Learn from the queries of the dataset what label distance an embedding distance means.
 
         They are searched in the gallery, or among each other where they are the gallery. ``cml search`` shows what is
-        kept in calibration.json of the run folder.
+        kept in calibration.json of the run folder. Queries that are copies of training items are left out.
 
         Args:
             level: The share of label distances that the intervals should contain.
@@ -180,9 +180,9 @@ class Run(TrainedRun):
             The calibration, in the unit in which label distances are reported.
 
         Raises:
-            UserError: There are fewer than 30 queries, queries that were trained on, or labels that do not differ.
+            UserError: There are fewer than 30 queries that were not trained on, or labels that do not differ.
         """
-        mend = "Prepare the dataset without them."
+        mend = "Hold out others."
         if self.dataset.info.queries_are_known:
             mend = "The split is by judgements: prepare the dataset with --split items."
         trained = digest_items(self.dataset.split("train").inputs, MOST_DIGESTED)

@@ -200,12 +200,24 @@ def test_a_calibration_is_shown_as_its_table() -> None:
     assert len(repr(calibration.pairs)) < 80
 
 
-def test_a_model_refuses_what_it_was_trained_on(rows: Float64, model: cml.Model, tmp_path: Path) -> None:
+def test_items_that_a_model_was_trained_on_are_left_out_and_counted(
+    rows: Float64, model: cml.Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model.save(tmp_path / "model")
+    said = "20 of the 200 items are training items, the first is item 0. They are left out, and 180 calibrate."
     for some in (model, cml.load(tmp_path / "model")):
-        with pytest.raises(UserError, match=r"20 of the 200 items are training items, the first is item 0\."):
-            some.calibrate(rows[180:380], rows[180:380, 0])
-        assert some.calibration is None
+        calibration = some.calibrate(rows[180:380], rows[180:380, 0])
+        assert capsys.readouterr().err.strip() == said
+        assert calibration == some.calibrate(rows[200:380], rows[200:380, 0])
+        assert not capsys.readouterr().err
+
+
+def test_a_model_refuses_to_calibrate_by_what_it_was_trained_on(
+    rows: Float64, model: cml.Model, tmp_path: Path
+) -> None:
+    few = r"at least 30 items that the model was not trained on\. 20 of the 49 items are training items"
+    with pytest.raises(UserError, match=few):
+        model.calibrate(rows[180:229], rows[180:229, 0])
     with pytest.raises(UserError, match="the labels are those of the training items"):
         model.calibrate(rows[200:], rows[:200, 0])
     folder = tmp_path / "run"
@@ -226,8 +238,8 @@ def test_images_are_recognised_by_their_files_and_pixels(tmp_path: Path) -> None
     options = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "steps": 2, "workers": 0}
     for some in (images, paths):
         trained = cml.fit(some[:40], levels[:40], sampler="random(batch_size=20)", quiet=True, **options)  # type: ignore[arg-type]
-        with pytest.raises(UserError, match="5 of the 40 items are training items"):
-            trained.calibrate(some[35:75], levels[35:75])
+        with pytest.raises(UserError, match="15 of the 40 items are training items"):
+            trained.calibrate(some[25:65], levels[25:65])
 
 
 def test_a_calibration_is_saved_with_its_model_and_no_other(rows: Float64, model: cml.Model, tmp_path: Path) -> None:
@@ -281,8 +293,12 @@ def test_a_calibrated_run_tells_label_distances_in_search(tmp_path: Path, capsys
     assert [len(answer["found"]) for answer in json.loads(capsys.readouterr().out)] == [442, 442]
 
 
-def test_a_run_refuses_queries_that_it_was_trained_on(tmp_path: Path) -> None:
-    rows = np.tile(np.random.default_rng(0).normal(size=(60, 3)), (2, 1))  # each item twice
+@pytest.mark.parametrize("copies", [60, 20])
+def test_a_run_leaves_out_queries_that_it_was_trained_on(
+    copies: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    rows = np.concatenate([rows, rows[:copies], np.random.default_rng(1).normal(size=(60 - copies, 3))])
     lines = ["a,b,label", *(",".join(map(str, row)) for row in rows.tolist())]
     (tmp_path / "table.csv").write_text("\n".join(lines), "utf-8")
     dataset = tmp_path / "set"
@@ -295,5 +311,11 @@ def test_a_run_refuses_queries_that_it_was_trained_on(tmp_path: Path) -> None:
         test_fraction=0.4,
     )
     run = cml.train("value", dataset, tmp_path / "run", steps=2, sampler="random(batch_size=16)", quiet=True)
-    with pytest.raises(UserError, match=r"queries of .* are training items, such as"):
-        run.calibrate()
+    if copies == 60:
+        with pytest.raises(UserError, match=r"queries of .* are training items, such as '\d+'\. Hold out others\."):
+            run.calibrate()
+    else:
+        with pytest.warns(UserWarning, match="The calibration has 40 items"):
+            run.calibrate()
+        assert "8 of the 48 queries of" in (said := capsys.readouterr().err)
+        assert "They are left out, and 40 calibrate." in said
