@@ -1,6 +1,6 @@
 """What is suspicious about a prepared dataset, by its values and by the label distance that its task takes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -12,10 +12,12 @@ from cml.distances.label_distance import LabelDistance
 from cml.errors import UserError
 from cml.feature_store.frozen_features import with_features
 from cml.feature_store.store import FeatureStore
+from cml.items.label_inputs import open_at
 from cml.plausibility.dataset_rules import find_in_dataset
 from cml.plausibility.feature_duplicates import find_feature_duplicates
 from cml.plausibility.finding import Finding, find_unknown_words
 from cml.plausibility.image_rules import Thumbnails
+from cml.retrieval.near_in_order import MEND, name_copies_in_order
 from cml.task import label_distance_of
 from cml.word_vectors.word_vectors import CountedWords
 
@@ -34,6 +36,8 @@ def find_suspicious(
     findings = find_in_dataset(dataset, thumbnails, skip=skip)
     if features is not None and "feature-duplicates" not in skip and not dataset.info.queries_are_known:
         findings += _find_in_features(with_features(dataset, features))
+    if "near-in-order" not in skip and (dataset.info.inputs.kind == "vectors" or thumbnails is not None):
+        findings += _find_in_order(dataset)
     if "unknown-words" not in skip and (words := _count_words(dataset)) is not None:
         findings += find_unknown_words(words)
     return findings
@@ -52,16 +56,40 @@ def _find_in_features(dataset: PreparedDataset) -> list[Finding]:
     return find_feature_duplicates(ids["train"], train, ids["test"], test)
 
 
-def _count_words(dataset: PreparedDataset) -> CountedWords | None:
-    """Count the words of a dataset's captions; None of labels that are no captions, or without word vectors."""
+def _find_in_order(dataset: PreparedDataset) -> Iterator[Finding]:
+    """Queries that have near copies in the gallery by the order of the file; of groups, these are known."""
+    distance = _label_distance(dataset)
+    queries, gallery = dataset.split("query"), dataset.split("gallery")
+    if dataset.info.group_column or distance is None or not len(queries):
+        return
+    try:
+        classes = distance.fit(queries.labels).class_names(distance.encode(queries.labels[:1]))
+    except UserError:  # faults of labels are found elsewhere
+        return
+    if classes is not None:  # whose items may be as near to each other as copies
+        return
+    open_inputs, is_gallery = open_at((8, 8)), dataset.info.queries_are_gallery
+    others = None if is_gallery else open_inputs(gallery.inputs)
+    what = name_copies_in_order(open_inputs(queries.inputs), others, dataset.places_of_test_items)
+    if what:
+        yield Finding("near-in-order", what, MEND, len(queries), len(queries))
+
+
+def _label_distance(dataset: PreparedDataset) -> LabelDistance | None:
+    """The label distance that the task of a dataset takes; None where it cannot be made here."""
     if dataset.info.task not in tasks.names():
         return None
     task = tasks.get(dataset.info.task)
     try:
-        distance = label_distance_of(task.name, task.label_distance(task.recipe, dataset.info))
+        return label_distance_of(task.name, task.label_distance(task.recipe, dataset.info))
     except UserError:  # an extra is not installed
         return None
-    if not _is_of_captions(distance):
+
+
+def _count_words(dataset: PreparedDataset) -> CountedWords | None:
+    """Count the words of a dataset's captions; None of labels that are no captions, or without word vectors."""
+    distance = _label_distance(dataset)
+    if distance is None or not _is_of_captions(distance):
         return None
     roles = ("train", "query") if dataset.info.queries_are_gallery else ("train", "query", "gallery")
     return count_words(distance, [label for role in roles for label in dataset.split(role).labels])

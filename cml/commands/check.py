@@ -28,7 +28,7 @@ class Check:
     skip: tuple[Rule, ...] = ()
     """Rules on suspicious data to skip: constant-labels, sentinels, outliers, radians, circular, swapped-places,
     frame, thousands, repeated-labels, lone-queries, tiny-people, stray-ids, depth, same-images,
-    near-duplicates, feature-duplicates, unknown-words."""
+    near-duplicates, near-in-order, feature-duplicates, unknown-words."""
     features: Path | None = None
     """Feature store (cml features) of the items. With it, the check also finds test items that are variants of training
     items, such as crops or mirror images."""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 
-from cml.array_types import Float32
+from cml.array_types import Float32, Int64
 from cml.data.columns import Items
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, METADATA, ROLES, TEXT, DatasetInfo, parse_object
 from cml.data.metadata import read_metadata
@@ -38,6 +38,7 @@ class Split:
     labels: Sequence[Any]
     vectors: Vectors | None = None  # the N vectors, if the items are vectors
     texts: Texts | None = None  # the N texts, if the items are texts
+    places: Int64 | None = None  # (N,) the lines of metadata.jsonl, from 0; test items share one file
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -155,6 +156,12 @@ class PreparedDataset:
             mean, std = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
         return np.nan_to_num(mean), np.where(std > 0, std, 1).astype(np.float32)
 
+    @property
+    def places_of_test_items(self) -> tuple[Int64, Int64] | None:
+        """The places (Q,) of the queries and (G,) of the gallery in their file; None where these are the queries."""
+        query, gallery = self.split("query").places, self.split("gallery").places
+        return None if self.info.queries_are_gallery or query is None or gallery is None else (query, gallery)
+
     def split(self, role: str) -> Split:
         """Select the items of one role."""
         if role not in self._splits:
@@ -190,12 +197,12 @@ def _as_group(value: Any, where: str, column: str, entry: Mapping[str, Any]) -> 
 def _split(role: str, number: int, items: Items, info: DatasetInfo) -> Split:
     ids, pictures, labels, rows = items.of_role(number)
     if items.vectors is None:
-        return Split(role, ids, pictures, labels)
+        return Split(role, ids, pictures, labels, places=rows)
     is_whole = len(rows) == len(items.ids)
     vectors = Vectors(
         items.vectors, columns=info.inputs.columns, items=None if is_whole else rows, names=np.asarray(items.ids)
     )
-    return Split(role, ids, pictures, labels, vectors)
+    return Split(role, ids, pictures, labels, vectors, places=rows)
 
 
 def open_dataset(folder: Path | str) -> PreparedDataset:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cml.array_types import Int64
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder
@@ -16,6 +17,7 @@ from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS, NormalizedRow
 from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.near_copies import NearLists
+from cml.retrieval.near_in_order import MEND, name_copies_in_order
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
@@ -43,6 +45,8 @@ class Report:
     ranks: Ranks | None = None  # the processes that share the work; None for this one alone
     # the classes of the training items; None if labels are not classes, or it is not known
     trained_classes: Sequence[str] | None = None
+    # (Q,) and (G,) places of queries and gallery in one file; None where they have no common order
+    places: tuple[Int64, Int64] | None = None
 
 
 def evaluate_items(
@@ -81,11 +85,13 @@ def evaluate_items(
         first = {name: both[0] for name, both in rows.items()}
         evaluation = with_judgements(evaluation, queries.distance, queries.labels, first, seed=options.seed)
     evaluation = with_verdict(evaluation, EMBEDDING, report.losses, own_rows=report.own_rows, advise=report.advise)
-    copies = "" if queries.groups is not None else _name_copies(rows, queries, gallery)
+    copies = "" if queries.groups is not None else _name_copies(rows, queries, gallery, report.places)
     return evaluation.extend_verdict(copies, is_caution=True)
 
 
-def _name_copies(rows: Mapping[str, Pair], queries: LabelledItems, gallery: LabelledItems | None) -> str:
+def _name_copies(
+    rows: Mapping[str, Pair], queries: LabelledItems, gallery: LabelledItems | None, places: tuple[Int64, Int64] | None
+) -> str:
     """A sentence of the verdict where most queries have near copies in the gallery; "" where they have none.
 
     Items of one class may be as near to each other as copies.
@@ -94,14 +100,14 @@ def _name_copies(rows: Mapping[str, Pair], queries: LabelledItems, gallery: Labe
         return ""
     has_inputs = STANDARDISED in rows  # vectors, which lie near each other whatever their labels
     both = rows[STANDARDISED if has_inputs else EMBEDDING]
-    lists = NearLists.search(both[0], None if gallery is None else both[1])
-    if lists is None:
-        return ""
-    said = lists.name_copies(gaps=has_inputs)
-    if said or has_inputs:
-        return said
-    labels = (queries if gallery is None else gallery).labels
-    return lists.name_chance_behind_copies(queries.distance, queries.labels, labels, "groups=...")
+    lists, said = NearLists.search(both[0], None if gallery is None else both[1]), ""
+    if lists is not None:
+        said = lists.name_copies(gaps=has_inputs)
+    if lists is not None and not (said or has_inputs):
+        labels = (queries if gallery is None else gallery).labels
+        said = lists.name_chance_behind_copies(queries.distance, queries.labels, labels, "groups=...")
+    found = "" if said else name_copies_in_order(queries.inputs, None if gallery is None else gallery.inputs, places)
+    return f"But {found}. {MEND}" if found else said
 
 
 def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:

@@ -115,6 +115,7 @@ class Run(TrainedRun):
             judge=None if judged is None else lambda found, rows: with_pairs(found, self, rows, judged, options.seed),
             ranks=self.ranks,
             trained_classes=self._trained_classes(),
+            places=self.dataset.places_of_test_items,
         )
         gallery = None if self.gallery is self.queries else self.gallery
         evaluation = evaluate_items(self, self.queries, gallery, options, report)

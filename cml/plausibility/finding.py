@@ -23,6 +23,7 @@ Rule = Literal[
     "depth",
     "same-images",
     "near-duplicates",
+    "near-in-order",
     "feature-duplicates",
     "unknown-words",
 ]

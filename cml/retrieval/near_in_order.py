@@ -1,30 +1,45 @@
 """Whether neighbours in the order of a file are almost the same item, as the frames of a film are.
 
 Then items that are held out at random have near copies among those that are trained on, and blocks of the order are
-held out in their place.
+held out in their place. Queries have near copies in the gallery, which the verdict of an evaluation and ``cml check``
+name.
 """
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from cml.array_types import Bools, Float32, Int64
+from cml.data.images import Images
+from cml.data.input_form import Inputs
 
 NEAR = 0.02  # of the file: how far apart neighbours in its order are
 MUCH = 0.5  # share of items with such a nearest neighbour, from which on the order counts; by chance it is 0.04
 _PROBED = 1000  # items whose nearest neighbours are looked at
+_FEWEST_QUERIES = 20  # of 20, half have such a neighbour by chance once in 10^9 times
+_MOST_ROWS, _MOST_IMAGES = 5000, 300  # inputs whose neighbours are looked at
+_MOST_NUMBERS = 1 << 23  # that they hold together
+_SIDE = 8  # pixels of an image that is looked at
 
 
 def share_of_near_neighbors(
     features: Float32,  # (N, F)
+    is_query: Bools | None = None,  # (N,) the items that look among the others; None for each among all
     *,
     seed: int = 0,  # random seed of the draw of the items that are looked at, 1,000 at most
 ) -> float:
     """Find how many items have their nearest neighbour close by in the order of the file."""
     count = len(features)
-    probed = np.sort(np.random.default_rng(seed).permutation(count)[:_PROBED])
+    asked = np.arange(count) if is_query is None else np.flatnonzero(is_query)
+    probed = np.sort(asked[np.random.default_rng(seed).permutation(len(asked))[:_PROBED]])
     centred = features - features.mean(axis=0)
     lengths = np.einsum("nf,nf->n", centred, centred)
     distances = lengths - 2 * (centred[probed] @ centred.T)  # squared, less what a row has in common
-    distances[np.arange(len(probed)), probed] = np.inf
+    if is_query is None:
+        distances[np.arange(len(probed)), probed] = np.inf
+    else:
+        distances[:, is_query] = np.inf
     nearest = distances.argmin(axis=1)
     return float((np.abs(nearest - probed) <= NEAR * count).mean())
 
@@ -39,3 +54,68 @@ def near_in_order(
     """
     near: Bools = np.abs(items[:, None] - items) <= NEAR * count
     return near
+
+
+def are_alike_in_order(inputs: Inputs) -> bool:
+    """Whether most inputs have their nearest neighbour close by in their order; False where nothing tells."""
+    rows = np.unique(np.linspace(0, len(inputs) - 1, min(len(inputs), _most_read(inputs))).astype(np.int64))
+    features = _read_features([inputs], rows)
+    return bool(features.size) and share_of_near_neighbors(features) >= MUCH
+
+
+MEND = (
+    "If these are near copies, name what belongs together, by --group-column of cml prepare or groups=..., and queries "
+    "rank other groups."
+)
+
+
+def name_copies_in_order(
+    queries: Inputs,  # Q items
+    gallery: Inputs | None,  # G items; None where every query ranks all other queries
+    # (Q,) and (G,) places of the items in one file; None for items in the order of the queries, or of no common order
+    places: tuple[Int64, Int64] | None = None,
+) -> str:  # a clause; "" where nothing is found
+    """Say that most queries have their nearest item close by in the order of the file.
+
+    A random part of many items is looked at: at most 5,000 rows, and 300 images.
+    """
+    if gallery is not None and places is None:
+        return ""
+    parts = [queries] if gallery is None else [queries, gallery]
+    order = np.arange(len(queries)) if gallery is None or places is None else np.argsort(np.concatenate(places))
+    drawn = np.random.default_rng(0).permutation(len(order))[: _most_read(queries)]
+    rows = order[np.sort(drawn)]
+    is_query = rows < len(queries)
+    if is_query.sum() < _FEWEST_QUERIES or (gallery is not None and is_query.all()):
+        return ""
+    features = _read_features(parts, rows)
+    share = share_of_near_neighbors(features, None if gallery is None else is_query) if features.size else 0.0
+    if share < MUCH:
+        return ""
+    return (
+        f"{share:.0%} of the queries have their nearest item close by in the order of the file, as frames of a film or "
+        "rows of a recording have"
+    )
+
+
+def _most_read(inputs: Inputs) -> int:
+    """How many inputs are looked at."""
+    width = math.prod(inputs.form.shape or (1,))
+    return _MOST_IMAGES if isinstance(inputs, Images) else int(np.clip(_MOST_NUMBERS // width, 100, _MOST_ROWS))
+
+
+def _read_features(parts: Sequence[Inputs], rows: Int64) -> Float32:
+    """Read items of some parts in a row, (M, F) standardised; none where each reading may differ, and of texts."""
+    if any(part.reads_anew or not part.form.has_shape for part in parts):
+        return np.empty((len(rows), 0), np.float32)
+    read, start = [], 0
+    for part in parts:
+        chosen = part.subset(np.sort(rows[(rows >= start) & (rows < start + len(part))]) - start)
+        if isinstance(chosen, Images):
+            chosen = Images(chosen.source, (_SIDE, _SIDE), channels=chosen.channels)
+        read.append(np.asarray(chosen.read(np.arange(len(chosen))), np.float32).reshape(len(chosen), -1))
+        start += len(part)
+    features = np.empty((len(rows), read[0].shape[1]), np.float32)
+    features[np.argsort(rows)] = np.concatenate(read)
+    features = features[:, np.isfinite(features).all(axis=0)]  # columns without missing numbers
+    return (features - features.mean(axis=0)) / np.maximum(features.std(axis=0), np.finfo(np.float32).tiny)

@@ -4,7 +4,6 @@ A stage acts once, a part (``parts.py``) in each step. What has to be undone at 
 Low-rank adapters are merged into the weights at the end, so that a run's model is like any other.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,13 +14,12 @@ from torch import nn
 from cml.array_types import Bools, Int64
 from cml.console.messages import say
 from cml.data.images import Images
-from cml.data.input_form import Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError, require_extra
 from cml.items import LabelledItems
 from cml.items.labelled_items import Rows
 from cml.models.embedding import EmbeddingModel
-from cml.retrieval.near_in_order import MUCH, share_of_near_neighbors
+from cml.retrieval.near_in_order import are_alike_in_order
 from cml.training.config import TrainConfig
 from cml.training.head_alone import StandardisedStart, choose_head_start, freeze_backbone, start_at_components
 from cml.training.projector import ProjectedNetwork, Projector
@@ -131,9 +129,6 @@ STAGES: tuple[Callable[[Training], None], ...] = (
 
 FEWEST_HELD_OUT = 8  # rankings of fewer items say little
 MOST_HELD_OUT = 1000  # all pairs of them are compared
-_MOST_ROWS, _MOST_IMAGES = 5000, 300  # inputs whose neighbours are looked at
-_MOST_NUMBERS = 1 << 23  # that they hold together
-_SIDE = 8  # pixels of an image that is looked at
 
 
 @dataclass(frozen=True)
@@ -174,23 +169,6 @@ def describe_held_out(items: LabelledItems, rows: Rows) -> str:
     elif isinstance(rows, slice):
         which = "the last ones, as neighbours in their order are alike"
     return f"validation holds out {count:,} of {len(items):,} items: {which}."
-
-
-def are_alike_in_order(inputs: Inputs) -> bool:
-    """Whether most inputs have their nearest neighbour close by in their order; False where nothing tells."""
-    width = math.prod(inputs.form.shape or (1,))
-    most = _MOST_IMAGES if isinstance(inputs, Images) else int(np.clip(_MOST_NUMBERS // width, 100, _MOST_ROWS))
-    rows = np.unique(np.linspace(0, len(inputs) - 1, min(len(inputs), most)).astype(np.int64))
-    if inputs.reads_anew or not inputs.form.has_shape:  # of which each reading may differ, or which are no numbers
-        return False
-    some = inputs.subset(rows)
-    if isinstance(some, Images):
-        some = Images(some.source, (_SIDE, _SIDE), channels=some.channels)
-    features = np.asarray(some.read(np.arange(len(rows))), np.float32).reshape(len(rows), -1)
-    known = np.isfinite(features).all(axis=0)  # columns without missing numbers
-    features = features[:, known]
-    features = (features - features.mean(axis=0)) / np.maximum(features.std(axis=0), np.finfo(np.float32).tiny)
-    return bool(features.size) and share_of_near_neighbors(features) >= MUCH
 
 
 def last_groups(groups: Int64, count: int) -> Bools:

@@ -286,7 +286,7 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
     assert "label distance 0" not in said
     data = folder_of(tmp_path / "b", range(230), **split, query_fraction=1.0)  # does as it was told
     assert PreparedDataset.open(data).info.counts == {"train": 23, "query": 207, "gallery": 0}
-    assert main(["check", str(data)]) == 0
+    assert main(["check", str(data), "--skip", "near-in-order"]) == 0  # greys that grow as those of a film
     assert capsys.readouterr().out == f"{data}: nothing wrong\n"
     for name, count, said in (
         ("c", 220, "Prepare it with a larger --test-fraction."),  # all test images are queries already
