@@ -55,8 +55,8 @@ class LabelOptions(DatasetSource):
     test_fraction: float = field(default=0.3, kw_only=True)
     """Fraction of items (or of classes, with --kind classes) held out for testing, if there is no split column."""
     query_fraction: float = field(default=0.3, kw_only=True)
-    """Fraction of test items that are queries; the others form the gallery. With 1, or with fewer than 200 test items,
-    each test item is a query against all the others."""
+    """Fraction of test items that are queries; the others form the gallery. With 1, or with fewer than 200 test items
+    without groups, each test item is a query against all the others, of other groups if there are groups."""
     unit: str = field(default="", kw_only=True)
     """Unit of the numbers, such as years; it is shown in tables and plots. Angles, Euler angles and places are read as
     degrees unless the unit is radians, or the names of their columns end in _rad."""
@@ -84,9 +84,6 @@ class LabelOptions(DatasetSource):
     def __post_init__(self) -> None:
         super().__post_init__()
         kind = self._kind
-        if self.query_fraction == 1 and self.group_column is not None:
-            fault = "items of a group would find each other"
-            raise UserError(f"With a group_column, query_fraction should be below 1: {fault}.")
         if self.label_columns == ():
             raise UserError("label_columns should name at least one column.")
         if len(self.label_columns or ()) > 1 and kind in ("classes", "masks", "keypoints", "sequence"):
@@ -153,6 +150,8 @@ class LabelOptions(DatasetSource):
         is_classes, is_grouped = self._kind == "classes", self.group_column is not None
         test, queries = self.test_fraction, self.query_fraction
         roles = assign_roles(items, test, queries, seed=self.split_seed, classes=is_classes, grouped=is_grouped)
+        if is_grouped and self.query_fraction == 1 and "gallery" not in roles.values():
+            _check_several_groups([item.group for item in items if roles[item.name] == "query"])
         columns = self._label_columns if self._numbers is None else self._cells
         details: dict[str, Any] = {"label_columns": list(columns), **describe_split(roles, classes=is_classes)}
         if file is not None and self._kind == "numbers" and self.written == PLAIN and not self.levels:
@@ -306,6 +305,15 @@ def _shorten(where: str) -> str:
         return f"line {line}" if int(line) > 1 else f"{Path(file).name}:{line}"  # line 1 is one of many files
     entry = re.match(r"\w+ \S+(?=: )", rest)
     return entry[0] if entry else where.rpartition(", ")[2]
+
+
+def _check_several_groups(groups: Sequence[str]) -> None:  # of the test items
+    """Check that queries have items of other groups to be searched among."""
+    if groups and len(set(groups)) == 1:
+        raise UserError(
+            f"All {len(groups)} test items are of the group {groups[0]!r}, so that no query has items of other groups "
+            "to be searched among. Raise test_fraction (--test-fraction), or make the groups smaller."
+        )
 
 
 def describe_first(file: object, item: Labelled, describe: Callable[[Any], str]) -> None:

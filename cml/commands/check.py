@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cml import tasks
+from cml import data_prep, tasks
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import Dataset, show
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
@@ -40,9 +40,12 @@ def more_queries(info: DatasetInfo) -> str:  # a sentence; "" where no option of
     """Say how a dataset would get more queries."""
     from cml.retrieval.verdict import FEW_QUERIES
 
-    settings = info.made_with.get("settings", {})
-    if info.made_with.get("source") == "folder" and not info.queries_are_gallery and not settings["group_column"]:
-        return "Prepare it with --query-fraction 1: each test image is then a query that is searched among all others."
+    settings, source = info.made_with.get("settings", {}), info.made_with.get("source")
+    if not info.queries_are_gallery and source in data_prep.names():
+        entry: Any = data_prep.registry.entry(source)
+        if "query_fraction" in entry.whole_fractions:
+            others = "all others of other groups" if info.group_column else "all others"
+            return f"Prepare it with --query-fraction 1: each test item is then a query, searched among {others}."
     recorded = {"query_fraction": "--query-fraction", "test_fraction": "--test-fraction", "count": "--count"}
     options = [option for name, option in recorded.items() if name in settings]
     has_most_queries = info.queries_are_gallery or settings.get("query_fraction", 0.0) >= _LARGEST_QUERY_FRACTION

@@ -265,7 +265,6 @@ def test_columns_that_do_not_fit_are_one_line(tmp_path: Path, suffix: str, optio
         ),
         ({"features": ("a",), "unit": "years", "kind": "classes"}, "A unit belongs to numbers and angles"),
         ({"features": ("a",), "label_columns": ()}, "label_columns should name at least one column"),
-        ({"features": ("a",), "group_column": "b", "query_fraction": 1.0}, "items of a group would find each other"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_line(tmp_path: Path, options: dict[str, Any], fault: str) -> None:

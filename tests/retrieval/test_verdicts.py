@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from PIL import Image
 import cml
 from cml.array_types import Float64
 from cml.cli import main
-from cml.commands.check import more_queries
-from cml.data.dataset_info import DatasetInfo
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.sources.folder import Folder
 from cml.data_prep.synthetic.people.source import People
@@ -282,7 +279,7 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
     data = folder_of(tmp_path / "a", range(230), **split)  # 207 test images, of which 30 % are queries
     assert main(["check", str(data)]) == 0
     said = capsys.readouterr().out
-    assert "Prepare it with --query-fraction 1: each test image is then a query" in said
+    assert "Prepare it with --query-fraction 1: each test item is then a query" in said
     assert "label distance 0" not in said
     data = folder_of(tmp_path / "b", range(230), **split, query_fraction=1.0)  # does as it was told
     assert PreparedDataset.open(data).info.counts == {"train": 23, "query": 207, "gallery": 0}
@@ -299,8 +296,27 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
         UserError, match=r"query_fraction \(--query-fraction\) should be above 0 and at most 1. Got 1.5"
     ):
         Folder(tmp_path, tmp_path / "x.csv", query_fraction=1.5)
-    with pytest.raises(UserError, match="items of a group would find each other"):
-        Folder(tmp_path, tmp_path / "x.csv", query_fraction=1, group_column="person")
+
+
+def test_check_recommends_what_works_with_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photos = folder_of(tmp_path / "a", range(60), label_columns=("grade",)).parent / "photos"
+    lines = [f"{number}.png,{number % 7},p{number // 6}" for number in range(60)]
+    (tmp_path / "labels.csv").write_text("\n".join(["file_name,value,person", *lines]))
+    grouped: dict[str, Any] = {"images": photos, "labels": tmp_path / "labels.csv", "group_column": "person"}
+    data = cml.prepare("folder", tmp_path / "set", **grouped, test_fraction=0.5)
+    assert main(["check", str(data.folder)]) == 0
+    said = (
+        "Prepare it with --query-fraction 1: each test item is then a query, searched among all others of other groups."
+    )
+    assert said in capsys.readouterr().out
+    data = cml.prepare("folder", tmp_path / "all", **grouped, test_fraction=0.5, query_fraction=1.0)
+    assert data.info.counts == {"train": 30, "query": 30, "gallery": 0}
+    assert main(["check", str(data.folder)]) == 0
+    assert "Prepare it with a larger --test-fraction" not in capsys.readouterr().out  # half are for testing already
+    with pytest.raises(
+        UserError, match=r"All 6 test items are of the group 'p\d', so that no query has items of other"
+    ):
+        cml.prepare("folder", tmp_path / "one", **grouped, test_fraction=0.1, query_fraction=1.0)
 
 
 def test_notebooks_show_an_evaluation_as_a_table_with_every_text_escaped() -> None:
@@ -328,17 +344,6 @@ def test_check_says_how_many_labels_are_tied(tmp_path: Path, capsys: pytest.Capt
     assert share == pytest.approx(25, abs=2)
     assert "cosent(scale=2.0)" in said.out
     assert "check: 0image" not in said.err  # a dataset that is checked in a moment has no bar
-
-
-@pytest.mark.parametrize(
-    ("share", "said"),
-    [(0.3, "Prepare it with --query-fraction 0.5."), (0.5, "Prepare it with a larger --test-fraction.")],
-)
-def test_half_of_the_test_items_are_queries_at_most_where_groups_keep_them_apart(share: float, said: str) -> None:
-    settings = {"group_column": "person", "query_fraction": share, "test_fraction": 0.3}
-    made_with = {"source": "folder", "settings": settings}
-    info = SimpleNamespace(made_with=made_with, queries_are_gallery=False, counts={"train": 900, "query": 120})
-    assert more_queries(cast(DatasetInfo, info)) == said
 
 
 def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
