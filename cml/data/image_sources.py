@@ -36,7 +36,7 @@ def images_and_labels(
     if has_columns(images) and not is_dataset(images):
         column = _column(images, image, "image")
         labels = _column(images, label, "label") if labels is None else labels
-        source: ImageSource = Lazy(column, range(len(column)), partial(_one_image, channels=channels))
+        source: ImageSource = Lazy(column, range(len(column)), partial(one_image, channels=channels))
     elif is_dataset(images) or labels is None:
         items, labels = labelled_items(images, labels, () if image is None else (image,), label)
         source = lazy_images(items, channels)
@@ -83,11 +83,12 @@ def image_source(
             f"'images' must be paths, Pillow images, arrays or a data set. Got {type(images).__name__} instead."
         ) from None
     if isinstance(images, list | tuple):
-        return [_one_image(image, index, channels) for index, image in enumerate(images)]
-    return Lazy(images, range(count), partial(_one_image, channels=channels))
+        return [one_image(image, index, channels) for index, image in enumerate(images)]
+    return Lazy(images, range(count), partial(one_image, channels=channels))
 
 
-def _one_image(image: Any, index: int, channels: int = 3) -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
+def one_image(image: Any, index: int, channels: int = 3) -> OneImage:  # noqa: ANN401 - the kinds that the file's head lists
+    """Recognise an image."""
     if isinstance(image, str | Path):
         return Path(image)
     if isinstance(image, Image.Image | bytes):
@@ -152,7 +153,7 @@ def as_list(column: Any) -> Any:  # noqa: ANN401 - a column of any library
 
 def lazy_images(items: DatasetItems, channels: int = 3) -> ImageSource:
     """Recognise the images of a data set when they are read, anew at each use."""
-    return Lazy(items, range(len(items)), partial(_one_image, channels=channels), reads_anew=True)
+    return Lazy(items, range(len(items)), partial(one_image, channels=channels), reads_anew=True)
 
 
 def number_groups(

@@ -8,7 +8,7 @@ share of a batch's images, and they take turns with the label distances.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -41,6 +41,16 @@ from cml.training.training_targets import BatchTargets, TrainingTargets, label_d
 Step = tuple[Any, Tensor, Int64]
 
 
+class Batches(Protocol):
+    """What the loop takes its batches from: ``BatchSource``, or what a learner makes in its place."""
+
+    def check(self, step: int) -> None:
+        """Make a batch here, not in a data worker, so that errors come early, where batches can be made twice."""
+
+    def steps(self, first: int, last: int) -> Iterator[Step]:
+        """Iterate over the batches of some steps."""
+
+
 class _Plan(NamedTuple):
     items: Int64  # (B,), with views copies of each
     chosen: Int64  # the sampler's items, each once
@@ -65,6 +75,7 @@ class BatchSource(Dataset[Step]):
     target: Callable[[LabelSource], Tensor] = label_distances  # the loss's ``target``, a function of a batch's labels
     ranks: Ranks = field(default_factory=Ranks)  # the processes that share the batches
     augment: Augment | None = None  # a function of the user's own that augments an item, see ``OwnAugmentation``
+    targets: TrainingTargets | None = None  # the labels as losses ask for them; None for those of ``data``
 
     @classmethod
     def of(cls, training: Training) -> Self:
@@ -93,11 +104,15 @@ class BatchSource(Dataset[Step]):
         self._augmentation = None if self.augment is None else OwnAugmentation(self.augment)
         if self._augmentation is not None and self._augmentation.takes_labels:
             check_label_changes(options)
-        self._training = TrainingTargets(self.data.distance, self.data.labels)
+        self._training = self.targets or TrainingTargets(self.data.distance, self.data.labels)
         self._jitter = Jitter(
             options.crop, options.scale_jitter, options.shift_jitter, options.brightness_jitter, options.random_crop
         )
         self._plans: dict[int, _Plan] = {}  # of the steps that the memory reaches back to
+
+    def check(self, step: int) -> None:
+        """Make a batch, for its errors."""
+        self[step]
 
     def __getitem__(self, step: int) -> Step:
         """Make this process's inputs, images (b, 3, h, w) uint8, (b, ...) or a batch, the target and the items."""

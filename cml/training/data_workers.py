@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,7 +63,7 @@ class _ErrorsAsValues(Dataset[Any]):
             raise
 
 
-def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) -> Iterator[T]:
+def prefetch(source: Dataset[T], steps: Iterable[Any], *, workers: int, timeout: float) -> Iterator[T]:
     """Make batches ahead in other processes."""
     with take_turns():  # other runs do not draw from the global generators meanwhile
         workers = count_safe_workers(workers)
@@ -94,7 +94,7 @@ def prefetch(source: Dataset[T], steps: range, *, workers: int, timeout: float) 
         yield batch
 
 
-def _start_loader(source: Dataset[T], steps: range, workers: int, started: Any = None) -> Any:  # noqa: ANN401
+def _start_loader(source: Dataset[T], steps: Iterable[Any], workers: int, started: Any = None) -> Any:  # noqa: ANN401
     """An iterator over the batches; its workers release the semaphore ``started``, if there is one."""
     method = start_method()
     loader = DataLoader(

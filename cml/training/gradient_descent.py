@@ -22,6 +22,7 @@ from cml.processes.ranks import share_batch_norm
 from cml.registry import Choice
 from cml.sampling.sampler import Sampler, suggest_batch_size
 from cml.training import run_folder
+from cml.training.batches import Batches, BatchSource
 from cml.training.config import TrainConfig
 from cml.training.data_workers import shutdown_workers
 from cml.training.head_alone import check_head_start
@@ -125,7 +126,11 @@ class GradientDescent(Learner):
         training.optimizer = make_optimizer(
             training.model, training.loss, self.config, training.projector, self.own.optimizer
         )
-        return run_loop(training)
+        return run_loop(training, self.make_batches)
+
+    def make_batches(self, training: Training) -> Batches:
+        """Make what the loop takes its batches from."""
+        return BatchSource.of(training)
 
     def _begin(self, items: LabelledItems, validation: LabelledItems | None, place: Place) -> Training:
         """Make the model and the loss."""
@@ -154,7 +159,12 @@ class GradientDescent(Learner):
         """Check that several views of an item differ."""
         model = training.model
         draws = may_draw(model.head if self.config.freeze_backbone else model, training.loss)
-        check_views(self.config, training.items.inputs, augments=self.own.augment is not None, draws=draws)
+        reads_anew = self._reads_anew(training.items)
+        check_views(self.config, reads_anew=reads_anew, augments=self.own.augment is not None, draws=draws)
+
+    def _reads_anew(self, items: LabelledItems) -> bool:
+        """Whether each reading of an item may differ."""
+        return items.inputs.reads_anew
 
     def _fit_loss(self, training: Training) -> None:
         """Find the loss's constants in the training labels, and give all processes the same first weights."""

@@ -8,7 +8,7 @@ workers; with other threads or devices the order of sums may differ.
 
 import functools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from cml.distributed import gradient_cache
 from cml.models.backbone_checks import check_rows
 from cml.processes.device import to_device
 from cml.training import run_folder
-from cml.training.batches import BatchSource
+from cml.training.batches import Batches, BatchSource
 from cml.training.callbacks import CallbackList, catch_signals
 from cml.training.checkpoint import Checkpoint
 from cml.training.learner import Learned, StoppedRun
@@ -31,7 +31,7 @@ from cml.training.saved_model import KEPT, save_model
 from cml.training.training import Training
 
 
-def run_loop(training: Training) -> Learned:
+def run_loop(training: Training, make_batches: Callable[[Training], Batches] = BatchSource.of) -> Learned:
     """Train step by step, and finish the run folder if there is one."""
     config, place, ranks, network = training.config, training.place, training.ranks, training.network
     optimizer = training.optimizer
@@ -42,7 +42,7 @@ def run_loop(training: Training) -> Learned:
     first = checkpoint.load(place.out) if place.out is not None and place.resume else 0
     ranks.check_same("a checkpoint", str(first), "The run folder must lie where every machine sees it.")
     training.callbacks = CallbackList(place.callbacks if ranks.first else (), config, place.folder, network)
-    source, backward = BatchSource.of(training), Backward(training)
+    source, backward = make_batches(training), Backward(training)
     last = first if training.is_over else config.steps
     if first < last:
         _check_first_batch(training, source, first)
@@ -95,9 +95,9 @@ def run_loop(training: Training) -> Learned:
     return learned
 
 
-def _check_first_batch(training: Training, source: BatchSource, first: int) -> None:
-    """Make a batch here, not in a data worker, and warn where batch normalisation sees one part at a time."""
-    source[first]
+def _check_first_batch(training: Training, source: Batches, first: int) -> None:
+    """Check a batch, and warn where batch normalisation sees one part at a time."""
+    source.check(first)
     config, limit = training.config, training.config.micro_batch
     if limit is None or limit >= training.sampler.batch_size * config.views:
         return

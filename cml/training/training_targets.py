@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from cml.array_types import Float32, Int64
-from cml.data.input_form import Inputs
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
@@ -149,11 +148,11 @@ def _check_symmetric(name: str, block: Float32, items: Int64) -> None:
         )
 
 
-def check_views(config: TrainConfig, inputs: Inputs, *, augments: bool, draws: bool) -> None:
+def check_views(config: TrainConfig, *, reads_anew: bool, augments: bool, draws: bool) -> None:
     """Check that the copies of an item differ."""
     jitter = config.scale_jitter, config.shift_jitter, config.brightness_jitter
     differ = any(jitter) or config.random_crop != "none" or config.flip == "image"
-    if config.views > 1 and not (augments or draws or inputs.reads_anew or differ):
+    if config.views > 1 and not (augments or draws or reads_anew or differ):
         raise UserError(
             f"All {config.views} views of an item would be equal: give augment=..., set brightness_jitter, "
             f"scale_jitter or shift_jitter, or leave out views={config.views}."
