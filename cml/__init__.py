@@ -5,6 +5,7 @@
 - ``cml.PairJudgements`` and ``cml.TripletJudgements`` take judged pairs and triplets as labels.
 - ``cml.Grades`` takes graded documents of queries as labels; ``cml.Ranking`` measures what a search finds by them, and
   ``cml.SearchFolder`` reads and writes both sides with their grades.
+- ``cml.LabelledStream`` holds data that is read from start to end, such as tar shards, for ``cml.fit``.
 - ``cml.prepare``, ``cml.open_dataset``, ``cml.train`` and ``cml.compare`` work on prepared datasets, like the commands
   of the same names.
 - ``cml.Index`` holds embeddings to search, ``cml.EmbeddingFolder`` those of ``cml embed``; ``cml.index`` and
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from cml.plugins import load as load_plugin
     from cml.searching.embedding_folder import EmbeddingFolder
     from cml.searching.index import Index
+    from cml.streams.labelled_stream import LabelledStream
     from cml.training.callbacks import Callback
     from cml.training.config import TrainConfig
 
@@ -57,6 +59,7 @@ _PLACES = {  # public name: "module:name in it"
     "Grades": "cml.graded.grades:Grades",
     "Index": "cml.searching.index:Index",
     "Interrupted": "cml.doors.training_run:Interrupted",
+    "LabelledStream": "cml.streams.labelled_stream:LabelledStream",
     "Model": "cml.doors.model:Model",
     "PairJudgements": "cml.data.pair_judgements:PairJudgements",
     "Ranking": "cml.graded.ranking:Ranking",
@@ -87,6 +90,7 @@ __all__ = [
     "Grades",
     "Index",
     "Interrupted",
+    "LabelledStream",
     "Model",
     "PairJudgements",
     "Ranking",

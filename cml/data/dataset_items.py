@@ -48,7 +48,7 @@ class DatasetItems(Sequence[Any]):
         position = self._positions[index]
         item = read_item(self._source, position)
         if self.fields:
-            values = {name: _field(item, name, position) for name in self.fields}
+            values = {name: item_field(item, name, position) for name in self.fields}
             return values if len(values) > 1 else values[self.fields[0]]
         return item[0] if self._labelled and isinstance(item, list | tuple) and len(item) > 1 else item
 
@@ -112,8 +112,8 @@ def refuse_parts(source: Any) -> None:  # noqa: ANN401 - anything
         raise UserError(f"The {name} holds the parts {parts}: give one of them, as in data[{next(iter(source))!r}].")
     if has_columns(source) and not hasattr(source, "__len__"):
         raise UserError(
-            f"The {name} is read as a stream, but batches are drawn from all items: load it without streaming=True, or "
-            "read a part of it by datasets.Dataset.from_list(list(stream.take(10_000)))."
+            f"The {name} is read as a stream, which cml.fit takes to train on, but not here: load it without "
+            "streaming=True, or read a part of it by datasets.Dataset.from_list(list(stream.take(10_000)))."
         )
 
 
@@ -187,20 +187,22 @@ def _read_labels(
     first = read_item(source, 0) if len(source) else ()
     if not isinstance(first, Mapping):
         if label is not None and not fields and hasattr(first, label):  # such as a graph of torch_geometric
-            return (), [_attribute(first if at == 0 else read_item(source, at), label, at) for at in range(len(source))]
+            return (), [
+                item_attribute(first if at == 0 else read_item(source, at), label, at) for at in range(len(source))
+            ]
         if label is not None or fields:
             raise UserError(
                 f"The items of the data set must be mappings with the field {label or fields[0]!r}. "
                 f"Got {type(first).__name__} as item 0 instead; leave out the names of fields for tuples (x, label)."
             )
-        return (), [_second(first if at == 0 else read_item(source, at), at) for at in range(len(source))]
+        return (), [item_label(first if at == 0 else read_item(source, at), at) for at in range(len(source))]
     if label is None:
         raise UserError(f"Name the field that holds the labels, as in label='...'. {_there(first)}")
-    _field(first, label, 0)
+    item_field(first, label, 0)
     fields = _find_fields(first, fields, label, several=several)
     if has_columns(source) and source.format.get("type") != "custom" and label in column_names(source):
         return fields, list(source[label])  # without decoding the inputs
-    return fields, [_field(first if at == 0 else read_item(source, at), label, at) for at in range(len(source))]
+    return fields, [item_field(first if at == 0 else read_item(source, at), label, at) for at in range(len(source))]
 
 
 def _find_fields(
@@ -208,14 +210,15 @@ def _find_fields(
 ) -> tuple[str, ...]:
     """The fields of a mapping that hold its input; all others than the label if none is named."""
     for name in fields:
-        _field(item, name, 0)
+        item_field(item, name, 0)
     others = tuple(str(name) for name in item if name != label)
     if not fields and (not others or (len(others) > 1 and not several)):
         raise UserError(f"Name the field that holds the inputs, as in features='...' or image='...'. {_there(item)}")
     return fields or others
 
 
-def _second(item: Any, position: int) -> Any:  # noqa: ANN401 - an item and its label
+def item_label(item: Any, position: int) -> Any:  # noqa: ANN401 - an item and its label
+    """The label of an item (x, label)."""
     if not isinstance(item, list | tuple) or len(item) < 2:
         got = f"a tuple of {len(item)}" if isinstance(item, list | tuple) else type(item).__name__
         raise UserError(
@@ -225,14 +228,16 @@ def _second(item: Any, position: int) -> Any:  # noqa: ANN401 - an item and its 
     return item[1]
 
 
-def _attribute(item: Any, name: str, position: int) -> Any:  # noqa: ANN401 - an item and its label
+def item_attribute(item: Any, name: str, position: int) -> Any:  # noqa: ANN401 - an item and its label
+    """The label of an item that holds it as an attribute."""
     if not hasattr(item, name):
         raise UserError(f"Item {position} of the data set has no attribute {name!r}, as item 0 has.")
     value = getattr(item, name)
     return value.item() if hasattr(value, "item") and math.prod(getattr(value, "shape", ())) == 1 else value
 
 
-def _field(item: Any, name: str, position: int) -> Any:  # noqa: ANN401 - an item and its field
+def item_field(item: Any, name: str, position: int) -> Any:  # noqa: ANN401 - an item and its field
+    """The field of an item of mappings."""
     if not isinstance(item, Mapping):
         raise UserError(f"Item {position} of the data set must be a mapping. Got {type(item).__name__} instead.")
     if name not in item:

@@ -26,12 +26,11 @@ from cml.distances import LabelDistance, LabelError, Labels
 from cml.distances.known_parts import is_unknown
 from cml.distances.precomputed import Precomputed
 from cml.doors.fit_grades import are_two, fit_grades
-from cml.doors.learners import learner_class
+from cml.doors.fit_source import open_source
 from cml.doors.model import Model
 from cml.doors.training_run import keep_interrupted, share_folder, with_tracker
 from cml.doors.validation_items import draw_validation, recognize_validation, refuse_with_validation
 from cml.errors import ImplausibleData, UserError
-from cml.feature_store.store import FeatureStore
 from cml.graded.grades import Grades
 from cml.items.label_inputs import holds_classes, label_inputs, open_at, read_label_frame, read_weights
 from cml.items.names import align_by_name, list_by_id, name_matrix_rows, names_of
@@ -95,7 +94,9 @@ def fit(
             of texts; of a data frame ``features`` names their column. All of these may come together with their
             labels: as a torch ``Dataset`` of (x, label) or of mappings with named fields, a list of such items, a
             Hugging Face ``Dataset`` or a data frame. The labels of a data set are read once, its inputs at each use, so
-            that random augmentation in it, which ``seed`` seeds, is drawn anew.
+            that random augmentation in it, which ``seed`` seeds, is drawn anew. Or a ``cml.LabelledStream``, a torch
+            ``IterableDataset`` or a Hugging Face data set with ``streaming=True``, of items that need not fit into
+            memory, with ``steps``.
         labels: N labels of the kind that the label distance takes: numbers or vectors by default, also as a data frame
             with one column or several. Where these and the inputs are objects of pandas, rows of one index name belong
             together; where they are mappings, such as a ``dict`` or an open ``.npz`` file, or inputs a feature store,
@@ -209,6 +210,8 @@ def fit(
         label_distance = labels.label_distance if label_distance is None else label_distance
         for remark in () if quiet else labels.remarks:
             say(remark)
+    source = open_source(inputs)
+    source.check(labels=labels, groups=groups, sample_weight=sample_weight, resume=resume)
     if label_distance is None and config is None and holds_classes(inputs, label):
         label_distance = "classes"
         if not quiet:
@@ -248,7 +251,7 @@ def fit(
     labels = align_by_name(inputs, labels, "labels")
     groups = align_by_name(inputs, groups, "groups")
     sample_weight = align_by_name(inputs, sample_weight, "sample_weight")
-    if labels is None and label is None and isinstance(distance, Precomputed):
+    if labels is None and label is None and isinstance(distance, Precomputed) and hasattr(inputs, "__len__"):
         labels = name_matrix_rows(distance, inputs, len(inputs))
     label_columns: tuple[str, ...] = () if label is None else (label,)
     if has_columns(labels):
@@ -263,9 +266,10 @@ def fit(
     if network is not None:
         accepted = replace(accepted, kind=network.config.inputs.kind)
         features = features or network.config.inputs.columns or None
-    recognize = functools.partial(recognize_inputs, fields=FieldNames(image, features, label), accepted=accepted)
+    fields = FieldNames(image, features, label)
+    recognize = functools.partial(recognize_inputs, fields=fields, accepted=accepted)
     with seeded_randomness(config.seed):  # a data set of the user's own may draw where its labels are read
-        labelled = recognize(inputs.select() if isinstance(inputs, FeatureStore) else inputs, labels)
+        labelled = source.recognize(inputs, labels, fields, accepted, config)
         held_out = None
         if validation is not None:
             refuse_with_validation(config, groups=groups)
@@ -277,7 +281,7 @@ def fit(
     names = {*chosen, *config.difference(TrainConfig())}  # an option of ``config`` that is no default is chosen too
     chosen = {name: getattr(config, name) for name in names}
     config = check_options(complete_options(config, chosen, form, distance))
-    learner = learner_class(config)(config, own_loss, own_backbone, own_functions, network)
+    learner = source.make_learner(config, own_loss, own_backbone, own_functions, network)
     learner.check_options(complete_options(TrainConfig(), {}, form))
 
     of_pandas = labels is None and label is not None and hasattr(inputs, "set_axis")
@@ -301,7 +305,8 @@ def fit(
     def _make_model(learned: Learned, run: RunConfig) -> Model:
         learned.model.set_collate(collate)
         history = History.of(learned.metrics)
-        return Model(learned.model, run, distance, references=items, selection=learned.selection, history=history)
+        known = source.references(items)
+        return Model(learned.model, run, distance, references=known, selection=learned.selection, history=history)
 
     with keep_interrupted(_make_model, has_folder=out is not None), init_processes(config.device) as ranks:
         place = Place(None if out is None else Path(out), resume, with_tracker(callbacks, tracker), quiet, ranks)

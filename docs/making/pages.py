@@ -193,7 +193,15 @@ def interface(folder: Path) -> None:
 INTERFACE = {
     "Train": ["fit", "train", "compare", "TrainConfig", "Callback", "last", "Interrupted"],
     "Use a trained model": ["load", "Model", "open_run", "Run"],
-    "Prepare data": ["prepare", "open_dataset", "features", "PairJudgements", "TripletJudgements", "Grades"],
+    "Prepare data": [
+        "prepare",
+        "open_dataset",
+        "features",
+        "PairJudgements",
+        "TripletJudgements",
+        "Grades",
+        "LabelledStream",
+    ],
     "Search": [
         "index",
         "search",

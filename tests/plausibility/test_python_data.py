@@ -29,7 +29,6 @@ def hub_data() -> Any:  # noqa: ANN401 - of a library without types
 
 
 REFUSED: dict[str, Callable[[Any, Any], object]] = {
-    "a stream to train on": lambda library, data: cml.fit(data.to_iterable_dataset(), label="age", **OPTIONS),
     "labels in a stream": lambda library, data: cml.fit(ROWS, data.to_iterable_dataset(), **OPTIONS),
     "parts to train on": lambda library, data: cml.fit(library.DatasetDict({"train": data}), label="age", **OPTIONS),
     "labels in parts": lambda library, data: cml.fit(ROWS, library.DatasetDict({"train": data}), **OPTIONS),

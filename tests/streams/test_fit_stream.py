@@ -1,0 +1,348 @@
+"""``cml.fit`` on streams: every kind of input and source, what is refused, and what is held in memory."""
+
+from __future__ import annotations
+
+import gc
+import io
+import itertools
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import cml
+from cml.errors import UserError
+
+FAST: dict[str, Any] = {"steps": 3, "workers": 0, "quiet": True, "sampler": "random(batch_size=8)"}
+PICTURES: dict[str, Any] = {"backbone": "small-cnn", "weights": "none", "image_size": (16, 16), "dimension": 4}
+ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+SUMS = ROWS.sum(axis=1).tolist()
+LEVELS = np.linspace(0, 250, 40).astype(np.uint8)
+
+
+def pairs() -> Iterator[Any]:
+    yield from zip(ROWS, SUMS, strict=True)
+
+
+def mappings() -> Iterator[Any]:
+    for row, label in pairs():
+        yield {"row": row, "sum": label, "__key__": "k"}
+
+
+class Pairs(torch.utils.data.IterableDataset[Any]):
+    """A data set that divides itself among workers, and is told the pass."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epochs.append(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        info = torch.utils.data.get_worker_info()
+        start, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return itertools.islice(pairs(), start, None, step)
+
+
+def picture(level: int) -> Any:  # noqa: ANN401
+    return np.full((20, 24, 3), level, np.uint8)
+
+
+def encoded(level: int) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(picture(level)).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_stream_larger_than_its_buffer_learns_what_a_list_does() -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(3000, 4)).astype(np.float32)
+    labels = (rows @ [1, -1, 0.5, 0]).tolist()
+    options: dict[str, Any] = {**FAST, "steps": 150, "sampler": "random(batch_size=50)", "dimension": 4}
+    stream = cml.LabelledStream(lambda: zip(rows, labels, strict=True), buffer=300)
+    learned, known = cml.fit(stream, **options), cml.fit(rows, labels, **options)
+    held_out = rng.normal(size=(200, 4)).astype(np.float32)
+    truth = held_out @ [1, -1, 0.5, 0]
+    scores = [model.evaluate(held_out, truth.tolist()).rows["embedding"]["ndcg@10"].mean for model in (learned, known)]
+    assert scores[0] > scores[1] - 0.02
+
+
+@pytest.mark.parametrize("source", [pairs, Pairs(), list(pairs())], ids=["function", "dataset", "list"])
+def test_sources_of_the_same_items_give_the_same_model(source: Any) -> None:  # noqa: ANN401
+    expected = cml.fit(cml.LabelledStream(pairs, buffer=30), **FAST).embed(ROWS)
+    assert np.array_equal(cml.fit(cml.LabelledStream(source, buffer=30), **FAST).embed(ROWS), expected)
+
+
+def test_columns_are_named_as_for_other_data_sets() -> None:
+    model = cml.fit(cml.LabelledStream(mappings, buffer=30), label="sum", **FAST)
+    again = cml.fit(cml.LabelledStream(mappings, buffer=30), features="row", label="sum", **FAST)
+    expected = cml.fit(cml.LabelledStream(pairs, buffer=30), **FAST)
+    assert np.array_equal(model.embed(ROWS), expected.embed(ROWS))
+    assert np.array_equal(again.embed(ROWS), expected.embed(ROWS))
+    assert model.form.fields == ("row",)
+
+
+def test_an_iterable_data_set_is_a_stream_by_itself_and_is_told_the_pass() -> None:
+    data = Pairs()
+    cml.fit(data, **{**FAST, "steps": 12})
+    assert set(data.epochs) == {0, 1}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_set_divides_itself_into_shares(workers: int) -> None:
+    options = {**FAST, "workers": workers}
+    model = cml.fit(cml.LabelledStream(Pairs(), buffer=30, shares=3), **options)
+
+    def shared(share: int, shares: int) -> Iterator[Any]:
+        return itertools.islice(pairs(), share, None, shares)
+
+    expected = cml.fit(cml.LabelledStream(shared, buffer=30, shares=3), **FAST)
+    assert np.array_equal(model.embed(ROWS), expected.embed(ROWS))
+
+
+def images(kind: str, folder: Path) -> Callable[[], Iterator[Any]]:
+    def read() -> Iterator[Any]:
+        for level in LEVELS.tolist():
+            path = folder / f"{level}.png"
+            if not path.exists():
+                path.write_bytes(encoded(level))
+            forms = {"array": picture, "bytes": encoded, "path": lambda _, path=path: path}
+            forms["pillow"] = lambda level: Image.fromarray(picture(level))
+            yield {"picture": forms[kind](level), "level": float(level)}
+
+    return read
+
+
+@pytest.mark.parametrize("kind", ["bytes", "path", "pillow"])
+def test_images_of_any_form_give_the_same_model(kind: str, tmp_path: Path) -> None:
+    models = [
+        cml.fit(
+            cml.LabelledStream(images(form, tmp_path), buffer=20), image="picture", label="level", **FAST, **PICTURES
+        )
+        for form in ("array", kind)
+    ]
+    pictures = np.stack([picture(level) for level in LEVELS])
+    assert np.array_equal(*(model.embed(pictures) for model in models))
+
+
+def test_images_have_jitter_views_and_other_bands(tmp_path: Path) -> None:
+    def grey() -> Iterator[Any]:
+        for level in LEVELS.tolist():
+            yield np.full((16, 16, 1), level, np.uint8), float(level)
+
+    stream = cml.LabelledStream(images("array", tmp_path), buffer=20)
+    named: dict[str, Any] = {"image": "picture", "label": "level"}
+    cml.fit(
+        stream, **named, views=2, brightness_jitter=0.2, shift_jitter=0.1, crop=0.8, flip="list", **FAST, **PICTURES
+    )
+    other = {**PICTURES, "backbone": "small-cnn(channels=1)"}
+    assert cml.fit(cml.LabelledStream(grey, buffer=20), **FAST, **other).form.channels == 1
+
+
+def test_items_of_any_kind_are_joined() -> None:
+    def sequences() -> Iterator[Any]:
+        for length in range(3, 40):
+            yield torch.ones(length), float(length)
+
+    class Mean(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 4)
+
+        def forward(self, batch: torch.Tensor) -> torch.Tensor:
+            return self.layer(batch.sum(dim=1, keepdim=True))
+
+    def join(parts: list[torch.Tensor]) -> torch.Tensor:
+        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+
+    model = cml.fit(cml.LabelledStream(sequences, buffer=20), backbone=Mean(), collate=join, micro_batch=4, **FAST)
+    assert model.embed([torch.ones(3), torch.ones(5)]).shape == (2, 128)
+
+
+def test_losses_over_classes_and_label_vectors_learn_from_streams() -> None:
+    def classes() -> Iterator[Any]:
+        for number, row in enumerate(ROWS):
+            yield row, "even" if number % 2 else "odd"
+
+    stream = cml.LabelledStream(classes, buffer=20)
+    cml.fit(stream, label_distance="classes", loss="proxy-anchor", **FAST)
+    cml.fit(stream, label_distance="classes", loss="log-ratio", **FAST)
+    cml.fit(cml.LabelledStream(pairs, buffer=20), loss="regression", dimension=1, **FAST)
+
+
+def test_augmentation_may_change_labels() -> None:
+    seen: list[float] = []
+
+    def shift(row: torch.Tensor, label: float) -> tuple[torch.Tensor, float]:
+        seen.append(label)
+        return row + 1, label + 1
+
+    cml.fit(cml.LabelledStream(pairs, buffer=20), augment=shift, **FAST)
+    assert len(seen) == 24
+    assert set(np.round(seen, 4)) <= set(np.round(SUMS, 4))
+
+
+def test_validation_is_by_items_that_are_given() -> None:
+    stream = cml.LabelledStream(pairs, buffer=20)
+    model = cml.fit(stream, validation=(ROWS[:20], SUMS[:20]), evaluate_every=1, **FAST)
+    assert model.history.validation_steps.tolist() == [1, 2, 3]
+    with pytest.raises(UserError, match=r"a stream holds none out: give some by validation=\(inputs, labels\)"):
+        cml.fit(stream, evaluate_every=1, **FAST)
+
+
+def test_what_the_first_items_decide_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    cml.fit(cml.LabelledStream(pairs, buffer=30), **{**FAST, "quiet": False, "workers": 2})
+    said = capsys.readouterr().err
+    assert "the first 30 items of the stream give what is fitted" in said
+    assert "one worker reads the stream: it is not divided into shares" in said
+
+
+def test_a_run_folder_holds_the_model(tmp_path: Path) -> None:
+    model = cml.fit(cml.LabelledStream(pairs, buffer=30), out=tmp_path / "run", **FAST)
+    assert np.array_equal(cml.load(tmp_path / "run").embed(ROWS), model.embed(ROWS))
+    with pytest.raises(UserError, match="A run on a stream cannot be resumed: train anew"):
+        cml.fit(cml.LabelledStream(pairs, buffer=30), out=tmp_path / "run", resume=True, **FAST)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "labels": ({"labels": SUMS}, "A stream gives a label with each item.*Got 'labels' with a stream"),
+    "groups": ({"groups": [1] * 60}, r"a stream holds nothing out: give validation=\(inputs, labels\)"),
+    "weights": ({"sample_weight": SUMS}, "'sample_weight' needs all items: let the stream give an item more often"),
+    "tune": ({"tune": True}, "'tune' compares heads on all items: take a part of the stream as a list"),
+    "frozen": ({"freeze_backbone": True}, "'freeze_backbone'"),
+    "memory": ({"memory": 100}, "'memory' compares with items of earlier batches, which a stream does not keep"),
+    "sampler": ({"sampler": "dense"}, "A stream is trained on in random batches.* but 'dense' chooses among all items"),
+    "batch": ({"sampler": "random(batch_size=40)"}, "drawn from the buffer of the stream, which holds 30"),
+    "views": ({"views": 2}, "All 2 views of an item would be equal"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_needs_all_items_is_refused_by_name(what: str) -> None:
+    given, text = REFUSED[what]
+    with pytest.raises(UserError, match=text) as refused:
+        cml.fit(cml.LabelledStream(pairs, buffer=30), **{**FAST, **given})
+    assert "\n" not in str(refused.value)
+
+
+def test_epochs_are_refused() -> None:
+    options = {name: value for name, value in FAST.items() if name != "steps"}
+    with pytest.raises(UserError, match="set 'steps' in place of 'epochs'"):
+        cml.fit(cml.LabelledStream(pairs, buffer=30), epochs=2, **options)
+
+
+def test_what_cannot_be_read_again_is_refused() -> None:
+    with pytest.raises(UserError, match="a generator can be read only once: give the function that makes it"):
+        cml.fit(pairs(), **FAST)
+    with pytest.raises(UserError, match="The stream gives no item"):
+        cml.fit(cml.LabelledStream(lambda: iter(())), **FAST)
+    with pytest.raises(UserError, match="needs their number"):
+        cml.LabelledStream(lambda share, shares: iter(()))
+    with pytest.raises(UserError, match="Got int instead"):
+        cml.LabelledStream(3)
+    with pytest.raises(UserError, match="'buffer' must be a whole number of at least 1"):
+        cml.LabelledStream(pairs, buffer=0)
+
+
+def test_a_stream_that_dries_up_is_an_error() -> None:
+    passes = iter([[*pairs()], []])
+    with pytest.raises(UserError, match="pass 1 over the stream gives 0"):
+        cml.fit(cml.LabelledStream(lambda: iter(next(passes, [])), buffer=10), **{**FAST, "steps": 20, "workers": 0})
+
+
+BROKEN: dict[str, tuple[Any, str]] = {
+    "nan": ((ROWS[0], float("nan")), "The label of item 45 of the stream does not fit .* it holds nan where"),
+    "shape": ((ROWS[0], [1.0, 2.0]), "The label of item 45 of the stream does not fit"),
+    "none": ((ROWS[0], None), "The label of item 45 of the stream does not fit"),
+    "missing": ((ROWS[0],), "Got a tuple of 1 as item 45 instead"),
+    "input": ((np.ones(4, np.float32), 1.0), r"Item 45 of the data set has the shape \(4,\), others \(3,\)"),
+    "infinite": ((np.float32([1, np.inf, 1]), 1.0), "Item 45 of the data set: column 1 of its input is inf"),
+    "text": (("a text", 1.0), "Item 45 of the data set must be an array or tensor of numbers. Got str"),
+}
+
+
+@pytest.mark.parametrize(("what", "workers"), [*((what, 0) for what in BROKEN), ("missing", 1)])
+def test_a_broken_item_in_the_middle_is_named_in_one_line(what: str, workers: int) -> None:
+    item, text = BROKEN[what]
+
+    def broken() -> Iterator[Any]:
+        for number, pair in enumerate(pairs()):
+            yield item if number == 45 else pair
+
+    with pytest.raises(UserError, match=text) as refused:
+        cml.fit(cml.LabelledStream(broken, buffer=16), **{**FAST, "steps": 7, "workers": workers})
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_field_and_a_failing_source_are_named() -> None:
+    def without_field() -> Iterator[Any]:
+        for number, item in enumerate(mappings()):
+            yield {name: value for name, value in item.items() if number != 45 or name != "sum"}
+
+    def failing() -> Iterator[Any]:
+        yield from itertools.islice(pairs(), 45)
+        raise OSError("the disk is gone")
+
+    def shared(share: int, shares: int) -> Iterator[Any]:
+        yield from itertools.islice(pairs(), 20)
+        yield (ROWS[0],)
+
+    with pytest.raises(UserError, match=r"In the stream, item 45 \(k\): Item 45 of the data set has no field 'sum'"):
+        cml.fit(cml.LabelledStream(without_field, buffer=16), label="sum", **{**FAST, "steps": 7})
+    with pytest.raises(UserError, match=r"The stream cannot be read at item 45 \(OSError: the disk is gone\)"):
+        cml.fit(cml.LabelledStream(failing, buffer=16), **{**FAST, "steps": 7})
+    with pytest.raises(UserError, match="In the stream, item 20 of share 0: 'labels' are missing"):
+        cml.fit(cml.LabelledStream(shared, buffer=16, shares=2), **{**FAST, "steps": 7})
+
+
+def test_a_class_that_the_first_items_lack_is_named() -> None:
+    def sorted_classes() -> Iterator[Any]:
+        for number, row in enumerate(ROWS):
+            yield row, f"class {number // 15}"
+
+    with pytest.raises(UserError, match=r"The class 'class 2' of item .* is none of the 2 of its first 20 items"):
+        cml.fit(
+            cml.LabelledStream(sorted_classes, buffer=20),
+            label_distance="classes", loss="proxy-anchor", **{**FAST, "steps": 10},
+        )  # fmt: skip
+
+
+def test_the_buffer_bounds_what_is_held() -> None:
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    most = 0
+
+    class Word(str):
+        __slots__ = ("__weakref__",)
+
+    def words() -> Iterator[Any]:
+        for number in range(2000):
+            word = Word(f"word {number}")
+            alive.add(word)
+            yield word, float(number)
+
+    class Lengths(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 4)
+
+        def forward(self, batch: torch.Tensor) -> torch.Tensor:
+            return self.layer(batch)
+
+    def count(state: Any) -> None:  # noqa: ANN401
+        nonlocal most
+        gc.collect()
+        most = max(most, len(alive))
+
+    def join(parts: list[str]) -> torch.Tensor:
+        return torch.tensor([[float(len(part))] for part in parts])
+
+    cml.fit(
+        cml.LabelledStream(words, buffer=64), backbone=Lengths(), collate=join,
+        callbacks=[cml.Callback(on_step=count)], **{**FAST, "steps": 100},
+    )  # fmt: skip
+    assert 40 < most <= 64 + 16  # the buffer, and a chunk
