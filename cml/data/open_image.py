@@ -8,6 +8,7 @@ import contextlib
 import errno
 import importlib.util
 import io
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
 from cml.array_types import UInt8, UInt16
 from cml.data.bands import ImageFault, upright_rgb
-from cml.errors import DataError, UserError, require_extra
+from cml.errors import DataError, UserError, did_you_mean, require_extra
 from cml.storage.regular_file import open_regular
 
 MAX_PIXELS = 89_478_485  # an untrusted file may claim any size; beyond this Pillow warns of a bomb, cml refuses it
@@ -27,6 +28,7 @@ _AVIF = ("AVIF",) if importlib.util.find_spec("PIL.AvifImagePlugin") else ()
 # Formats of photographs and masks (MPO is a kind of JPEG): Pillow runs programs for others, such as Ghostscript for EPS
 FORMATS = (*_AVIF, "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 
+_MOST_LISTED = 100_000  # files of a folder among which the one that was meant is looked for
 _LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC}  # of the machine: the file may be as it should
 
 
@@ -79,7 +81,19 @@ def open_named_image(
             yield image
     except ImageFault as fault:
         name = f"The image {path}" if isinstance(path, Path) else "The image"
-        raise DataError(f"{name} {fault}. Replace it or remove it from the data.") from None
+        mend = "Replace it, or leave it out."
+        if isinstance(path, Path) and not path.exists():
+            mend = f"Check its path.{_suggest_name(path)}"
+        raise DataError(f"{name} {fault}. {mend}") from None
+
+
+def _suggest_name(path: Path) -> str:
+    """Suggest an image that lies there in place of one that does not."""
+    try:
+        there = [entry.name for entry in itertools.islice(path.parent.iterdir(), _MOST_LISTED)]
+    except OSError:  # the folder is not there either
+        return f" There is no folder {path.parent}."
+    return did_you_mean(path.name, there)
 
 
 def read_upright(path: Path | bytes) -> Image.Image:

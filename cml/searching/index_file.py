@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cml.errors import DataError, UserError
+from cml.errors import DataError, UserError, did_you_mean
 from cml.storage.safe_paths import check_no_link
 
 FILE, FORMAT = "index.sqlite", "1"
@@ -208,8 +208,12 @@ def select_where(db: sqlite3.Connection, where: str, values: Sequence[Any]) -> l
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:  # a warning of Python 3.11: several statements
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             raise
-        known = ", ".join(["id", "label", "path", *shown])
-        raise UserError(f"'where' is no condition over {known}: {error}. Got {where!r:.200}.") from None
+        known = ["id", "label", "path", *shown]
+        _, is_unknown, column = str(error).partition("no such column: ")
+        hint = did_you_mean(column, known) if is_unknown else ""
+        raise UserError(
+            f"'where' is no condition over {', '.join(known)}: {error}. Got {where!r:.200}.{hint}"
+        ) from None
 
 
 def count_items(db: sqlite3.Connection) -> int:

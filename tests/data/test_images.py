@@ -144,9 +144,16 @@ def test_broken_image_is_named(tmp_path: Path, content: bytes | None) -> None:
 
 
 def test_missing_and_huge_images_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"gone\.png is missing"):
+    with pytest.raises(DataError, match=r"gone\.png is missing\. Check its path\."):
         read_image(tmp_path / "gone.png")
     Image.fromarray(gradient(20, 30)).save(tmp_path / "huge.png")
+    with pytest.raises(DataError, match=r"hgue\.png is missing\. Check its path\. Did you mean 'huge\.png'\?"):
+        read_image(tmp_path / "hgue.png")
+    with pytest.raises(DataError, match=r"Check its path\. There is no folder .*nowhere\."):
+        read_image(tmp_path / "nowhere/huge.png")
+    (tmp_path / "text.png").write_text("no image")
+    with pytest.raises(DataError, match=r"text\.png cannot be read: .* Replace it, or leave it out\."):
+        read_image(tmp_path / "text.png")
     monkeypatch.setattr("cml.data.open_image.MAX_PIXELS", 599)
     with pytest.raises(DataError, match=r"30 x 20 pixels; the limit is 599"):
         read_image(tmp_path / "huge.png")
