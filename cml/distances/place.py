@@ -64,13 +64,14 @@ class Place(LabelDistance):
             return Labels({"views": np.column_stack([numbers[:, :2], np.radians(numbers[:, 2])])})
         numbers = pack_vectors(labels, "[latitude, longitude, heading]")
         check_on_earth(numbers)
-        return Labels({"views": np.radians(numbers[:, [1, 0, 2]])})  # longitude is x
+        return Labels({"views": np.radians(numbers[:, [1, 0, 2]], order="C")})  # longitude is x
 
     def pairwise(self, a: Labels, b: Labels) -> Float32:
         """Compute the label distances between all labels of two sides."""
         result = np.empty((len(a), len(b)), np.float32)
         on_globe = self.coordinates == "degrees"
-        _fill(a.arrays["views"], b.arrays["views"], on_globe, self.metres, math.radians(self.degrees), result)
+        first, second = (np.ascontiguousarray(side.arrays["views"]) for side in (a, b))  # compiled for this form alone
+        _fill(first, second, on_globe, self.metres, math.radians(self.degrees), result)
         return result
 
 
@@ -78,10 +79,10 @@ class Place(LabelDistance):
 def _sector(x: float, y: float, heading: float, radius: float, angle: float) -> Float64:
     """Draw the sector as a polygon (_CHORDS + 2, 2), clockwise."""
     corners = np.empty((_CHORDS + 2, 2))
-    corners[0] = x, y
+    corners[0, 0], corners[0, 1] = x, y
     for k in range(_CHORDS + 1):
         way = heading + angle * (k / _CHORDS - 0.5)
-        corners[k + 1] = x + radius * math.sin(way), y + radius * math.cos(way)
+        corners[k + 1, 0], corners[k + 1, 1] = x + radius * math.sin(way), y + radius * math.cos(way)
     return corners
 
 
@@ -97,11 +98,13 @@ def _area(polygon: Float64, count: int) -> float:
 @compile_loop(fastmath=AS_WRITTEN)
 def _shared_area(polygon: Float64, other: Float64) -> float:
     """Compute the area that two convex clockwise polygons share, by cutting one along each side of the other."""
+    # coordinates are written one by one: numba compiles assignments of rows for seconds
     count = polygon.shape[0]
     old, new = np.empty((2 * count + 2, 2)), np.empty((2 * count + 2, 2))
-    old[:count] = polygon
+    for k in range(count):
+        old[k, 0], old[k, 1] = polygon[k, 0], polygon[k, 1]
     for side in range(other.shape[0]):
-        x, y = other[side - 1]
+        x, y = other[side - 1, 0], other[side - 1, 1]
         across, along = other[side, 0] - x, other[side, 1] - y
         kept = 0
         for k in range(count):
@@ -110,10 +113,11 @@ def _shared_area(polygon: Float64, other: Float64) -> float:
             before = along * (old[last, 0] - x) - across * (old[last, 1] - y)
             if (here >= 0) != (before >= 0):
                 share = before / (before - here)
-                new[kept] = old[last] + share * (old[k] - old[last])
+                for axis in range(2):
+                    new[kept, axis] = old[last, axis] + share * (old[k, axis] - old[last, axis])
                 kept += 1
             if here >= 0:
-                new[kept] = old[k]
+                new[kept, 0], new[kept, 1] = old[k, 0], old[k, 1]
                 kept += 1
         old, new, count = new, old, kept
     return _area(old, count)
