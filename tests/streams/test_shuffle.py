@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cml
+from cml import distances
 from cml.data.input_form import AcceptedInputs, FieldNames
 from cml.data.items import Tensors
 from cml.errors import UserError
@@ -177,34 +182,65 @@ class ReplayedDescent(GradientDescent):
     sampler = None  # type: ignore[assignment]
 
 
-def test_a_model_is_that_of_the_same_batches_drawn_from_all_items() -> None:
-    sizes, steps = [60, 45], 12
-    order = slow_order(sizes)
-    rows = np.array([[share, number / 10, np.sin(number)] for share, number in order], np.float32)
-    labels = [float(number) for _, number in order]
+def network() -> torch.nn.Module:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh())
 
-    def read(share: int, shares: int) -> Iterator[Any]:
-        for item in range(len(order)):
-            if order[item][0] == share:
-                yield rows[item], labels[item]
 
-    def network() -> torch.nn.Module:
-        torch.manual_seed(1)
-        return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh())
+SIZES = [60, 45]
+STEPS = 12
+ORDER = slow_order(SIZES)
+ROWS = np.array([[share, number / 10, np.sin(number)] for share, number in ORDER], np.float32)
+OPTIONS: dict[str, Any] = {"steps": STEPS, "workers": 0, "sampler": "random(batch_size=10)", "dimension": 4}
+OPTIONS["loss"] = "cosent"  # which has no constants
 
-    options: dict[str, Any] = {"steps": steps, "workers": 0, "sampler": "random(batch_size=10)", "dimension": 4}
-    options["loss"] = "cosent"  # which has no constants
-    stream = cml.LabelledStream(read, buffer=30, shares=2)
-    model = cml.fit(stream, backbone=network(), input_kind="tensors", quiet=True, **options)
 
-    numbers = {place: item for item, place in enumerate(order)}
-    batches = itertools.islice(slow_batches(order, 10, 30, 0), steps)
-    replay = Replay(batch_size=10)
-    object.__setattr__(replay, "batches_given", [[numbers[place] for place in batch] for batch in batches])
-    distance = model.label_distance
-    items = LabelledItems(Tensors(rows), distance.encode(labels), distance)
-    config = TrainConfig(**{**options, "backbone": "custom", "weights": "none"}, learning_rate=0.003)
+def read_share(share: int, shares: int) -> Iterator[Any]:
+    for row, (of, number) in zip(ROWS, ORDER, strict=True):
+        if of == share:
+            yield row, float(number)
+
+
+def fit_stream() -> cml.Model:
+    stream = cml.LabelledStream(read_share, buffer=30, shares=2)
+    return cml.fit(stream, backbone=network(), input_kind="tensors", quiet=True, device="cpu", **OPTIONS)
+
+
+def replay(batches: list[list[Number]]) -> Any:  # noqa: ANN401
+    """Embed the rows by a network that was trained on batches of items that are all there."""
+    numbers = {place: item for item, place in enumerate(ORDER)}
+    sampler = Replay(batch_size=10)
+    object.__setattr__(sampler, "batches_given", [[numbers[place] for place in batch] for batch in batches])
+    distance = distances.get("euclidean")
+    items = LabelledItems(Tensors(ROWS), distance.encode([float(number) for _, number in ORDER]), distance)
+    config = TrainConfig(**{**OPTIONS, "backbone": "custom", "weights": "none"}, learning_rate=0.003)
     learner = ReplayedDescent(config, backbone=network())
-    object.__setattr__(learner, "sampler", replay)
-    again = learner.learn(items, place=Place(quiet=True))
-    assert np.array_equal(model.embed(rows), again.model.embed(rows))
+    object.__setattr__(learner, "sampler", sampler)
+    return learner.learn(items, place=Place(quiet=True)).model.embed(ROWS)
+
+
+def test_a_model_is_that_of_the_same_batches_drawn_from_all_items() -> None:
+    batches = list(itertools.islice(slow_batches(ORDER, 10, 30, 0), STEPS))
+    assert np.array_equal(fit_stream().embed(ROWS), replay(batches))
+
+
+@pytest.mark.slow
+def test_two_processes_train_on_batches_that_they_draw_together(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"import os, sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import numpy as np\nimport test_shuffle\n"
+        "np.save(f\"rank{os.environ['RANK']}\", test_shuffle.fit_stream().embed(test_shuffle.ROWS))\n"
+    )
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)]
+    paths = os.pathsep.join([str(Path(__file__).resolve().parents[2]), *sys.path])
+    done = subprocess.run(
+        launch, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, second = (np.load(tmp_path / f"rank{rank}.npy") for rank in (0, 1))
+    assert np.array_equal(first, second)
+    parts = [slow_batches([place for place in ORDER if place[0] == rank], 5, 15, 0, rank) for rank in (0, 1)]
+    batches = [[*one, *other] for one, other in itertools.islice(zip(*parts, strict=True), STEPS)]
+    assert np.allclose(first, replay(batches), atol=1e-5)
