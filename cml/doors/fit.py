@@ -308,7 +308,8 @@ def fit(
         known = source.references(items)
         return Model(learned.model, run, distance, references=known, selection=learned.selection, history=history)
 
-    with keep_interrupted(_make_model, has_folder=out is not None), init_processes(config.device) as ranks:
+    interrupted = keep_interrupted(_make_model, has_folder=out is not None, resumes=source.resumes)
+    with interrupted, init_processes(config.device) as ranks:
         place = Place(None if out is None else Path(out), resume, with_tracker(callbacks, tracker), quiet, ranks)
         learned, run = run_learner(learner, items, validating, place, shrink=True)
         share_folder(place, learned)

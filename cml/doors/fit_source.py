@@ -1,7 +1,7 @@
 """What ``cml.fit`` reads its items from: inputs that are all there, or a stream of which it reads the first ones."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from cml.data.images import stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames
@@ -19,6 +19,8 @@ from cml.training.learner import Learner
 
 class ListedSource:
     """Inputs that are all there, and may be read in any order."""
+
+    resumes: ClassVar[bool] = True  # whether a run on them can be resumed
 
     def __init__(self, inputs: Any) -> None:  # noqa: ANN401 - the kinds that cml.fit lists
         self._inputs = inputs
@@ -51,6 +53,7 @@ class ListedSource:
 class StreamSource(ListedSource):
     """A stream, of which training begins with the first items."""
 
+    resumes = False
     _first: FirstItems
 
     def __init__(self, stream: Any) -> None:  # noqa: ANN401

@@ -248,7 +248,7 @@ class Model:
         Args:
             inputs: Q inputs.
             known: Inputs that the model is meant for, at least 40; None for those that it was trained on, which a
-                loaded model does not have.
+                model that was loaded, or trained on a stream, does not have.
 
         Returns:
             (Q,) the share of known items that are at least as far from other known ones. Of items like these, 5 % have
@@ -265,7 +265,9 @@ class Model:
             True
         """
         if known is None and self._references is None:
-            raise UserError("A loaded model does not have its training items: give 'known' inputs.")
+            raise UserError(
+                "A model that was loaded, or trained on a stream, does not have its items: give 'known' inputs."
+            )
         groups = None
         if known is None:
             assert self._references is not None
@@ -465,8 +467,8 @@ class Model:
 
         Args:
             inputs: N inputs.
-            gallery: The inputs whose labels are known; None for those that the model was trained on, which a loaded
-                model does not have.
+            gallery: The inputs whose labels are known; None for those that the model was trained on, which one that
+                was loaded, or trained on a stream, does not have.
             gallery_labels: A label for each of them.
             groups: A name or number for each input, such as its subject, whose own items are no neighbours.
             gallery_groups: The same for each gallery item.
@@ -489,7 +491,10 @@ class Model:
         if gallery is not None or gallery_labels is not None:
             known = self._label(gallery, gallery_labels)
         if known is None:
-            raise UserError("A loaded model does not have its training items: give 'gallery' and 'gallery_labels'.")
+            raise UserError(
+                "A model that was loaded, or trained on a stream, does not have its items: give 'gallery' and "
+                "'gallery_labels'."
+            )
         if k < 1:
             raise UserError(f"'k' must be 1 or more. Got {k} instead.")
         check_both_groups(groups, gallery_groups)

@@ -136,7 +136,12 @@ def share_folder(place: Place, learned: Learned) -> None:
 
 
 @contextlib.contextmanager
-def keep_interrupted(make_model: Callable[[Learned, RunConfig], Model], *, has_folder: bool) -> Iterator[None]:
+def keep_interrupted(
+    make_model: Callable[[Learned, RunConfig], Model],
+    *,
+    has_folder: bool,
+    resumes: bool = True,  # whether runs like this one can be resumed
+) -> Iterator[None]:
     """Keep the model so far if training is interrupted in the block."""
     try:
         yield
@@ -146,8 +151,10 @@ def keep_interrupted(make_model: Callable[[Learned, RunConfig], Model], *, has_f
         model = make_model(stop.learned, stop.run)
         _latest[:] = [model]
         again = (
-            "The same call with resume=True continues the run." if has_folder else "A run with out=... can be resumed."
+            " The same call with resume=True continues the run."
+            if has_folder
+            else " A run with out=... can be resumed."
         )
         text = f"{stop}" or "training was interrupted in a step"
-        raise Interrupted(f"{text}. The model so far: cml.last(). {again}", model) from None
+        raise Interrupted(f"{text}. The model so far: cml.last().{again if resumes else ''}", model) from None
     _latest.clear()

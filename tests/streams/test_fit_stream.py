@@ -346,3 +346,24 @@ def test_the_buffer_bounds_what_is_held() -> None:
         callbacks=[cml.Callback(on_step=count)], **{**FAST, "steps": 100},
     )  # fmt: skip
     assert 40 < most <= 64 + 16  # the buffer, and a chunk
+
+
+def test_an_interrupt_keeps_the_model_and_promises_no_resumption() -> None:
+    def interrupt(state: Any) -> None:  # noqa: ANN401
+        if state.step == 2:
+            raise KeyboardInterrupt
+
+    stream = cml.LabelledStream(pairs, buffer=30)
+    with pytest.raises(cml.Interrupted) as stop:
+        cml.fit(stream, callbacks=[cml.Callback(on_step=interrupt)], **FAST)
+    assert stop.value.model.embed(ROWS).shape == (60, 128)
+    assert "resume" not in str(stop.value)
+
+
+def test_the_model_does_not_keep_the_items() -> None:
+    model = cml.fit(cml.LabelledStream(pairs, buffer=50), **FAST)
+    assert model.novelty(ROWS[:3], known=ROWS).shape == (3,)
+    with pytest.raises(UserError, match="loaded, or trained on a stream, does not have its items: give 'known'"):
+        model.novelty(ROWS)
+    with pytest.raises(UserError, match="give 'gallery' and 'gallery_labels'"):
+        model.predict(ROWS)
