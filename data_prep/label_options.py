@@ -5,7 +5,8 @@ import math
 import re
 import reprlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -152,6 +153,8 @@ class LabelOptions(DatasetSource):
         roles = assign_roles(items, test, queries, seed=self.split_seed, classes=is_classes, grouped=is_grouped)
         if is_grouped and self.query_fraction == 1 and "gallery" not in roles.values():
             _check_several_groups([item.group for item in items if roles[item.name] == "query"])
+        if self.split_column is not None and items:
+            say(f"{_before(file)}{self.split_column} says {_describe_roles(items, roles)}.")
         columns = self._label_columns if self._numbers is None else self._cells
         details: dict[str, Any] = {"label_columns": list(columns), **describe_split(roles, classes=is_classes)}
         if file is not None and self._kind == "numbers" and self.written == PLAIN and not self.levels:
@@ -163,6 +166,9 @@ class LabelOptions(DatasetSource):
             chosen = self.label_distance if self._numbers is None else self._numbers.distance
             distance = chosen or distance_of(self._kind, items[0].label, items[0].where)
             details |= {} if distance == "euclidean" else {"label_distance": distance}
+            if not self.label_distance and self._kind != "boxes":  # which have no other
+                of_kind = f"labels of kind {self._kind}{' (--kind)' if self._kind == 'numbers' else ''}"
+                say(f"{_before(file)}{of_kind} are compared by {distance} (--label-distance).")
             details |= self._join_rows(items, find_period(distance) if self._kind == "angle" else None)
         return roles, details
 
@@ -305,6 +311,27 @@ def _shorten(where: str) -> str:
         return f"line {line}" if int(line) > 1 else f"{Path(file).name}:{line}"  # line 1 is one of many files
     entry = re.match(r"\w+ \S+(?=: )", rest)
     return entry[0] if entry else where.rpartition(", ")[2]
+
+
+_PLURALS = {"train": "training items", "query": "queries", "gallery": "gallery items"}
+
+
+def _describe_roles(items: Sequence[Labelled], roles: Mapping[str, str]) -> str:
+    """What became of each value of the split column, as in "train: 70 training items; test: 30 queries"."""
+    counts = Counter((item.split or "", roles[item.name]) for item in items)
+    dealt = {
+        split: [f"{counts[split, role]} {noun}" for role, noun in _PLURALS.items() if counts[split, role]]
+        for split in dict.fromkeys(split for split, _ in counts)
+    }
+    how = " (--query-fraction)" if len(dealt.get("test", ())) > 1 else ""
+    return "; ".join(
+        f"{split}: {' and '.join(parts)}{how if split == 'test' else ''}" for split, parts in dealt.items()
+    )
+
+
+def _before(file: Path | None) -> str:
+    """What begins a message about a file of labels."""
+    return "" if file is None else f"{file}: "
 
 
 def _check_several_groups(groups: Sequence[str]) -> None:  # of the test items

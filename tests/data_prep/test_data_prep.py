@@ -731,6 +731,8 @@ def test_tables_as_other_programs_write_them(
         f"{labels}: split 'Val' is taken for 'test'.",
         f"{labels}: split 'validation' is taken for 'test'.",
         f"{labels}: reads value: 0 ({names_of(photos)[0]})",
+        f"{labels}: split says train: 8 training items; test: 12 queries.",
+        f"{labels}: labels of kind numbers (--kind) are compared by euclidean (--label-distance).",
     ]
 
 
@@ -741,7 +743,23 @@ def test_of_a_plain_table_only_the_reading_is_said(
         tmp_path / "set"
     )
     said = [line.partition("labels.csv: ")[2] for line in capsys.readouterr().err.splitlines() if "labels.csv" in line]
-    assert said == [f"reads a;b: 0 ({names_of(photos)[0]})"]
+    kind = "labels of kind numbers (--kind) are compared by euclidean (--label-distance)."
+    assert said == [f"reads a;b: 0 ({names_of(photos)[0]})", kind]
+
+
+def test_what_became_of_each_value_of_the_split_column_is_said(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = ["train", "query", "gallery", "test"]
+    labels = csv_of(photos, "file_name,angle,split", lambda n, name: f"{name},{n},{split[n % 4]}")
+    options: dict[str, Any] = {"kind": "angle", "split_column": "split", "query_fraction": 0.4}
+    Folder(photos, labels, **options).prepare(tmp_path / "set")
+    said = capsys.readouterr().err
+    roles = "train: 5 training items; query: 5 queries; gallery: 5 gallery items"
+    assert f"{labels}: split says {roles}; test: 2 queries and 3 gallery items (--query-fraction)." in said
+    assert f"{labels}: labels of kind angle are compared by circular (--label-distance)." in said
+    Folder(photos, labels, **options, label_distance="circular(period=24)").prepare(tmp_path / "hours")
+    assert "compared by" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
