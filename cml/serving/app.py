@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from cml.data.input_form import InputForm
 from cml.serving.answer import Result, Searcher
+from cml.serving.docs_page import add_docs_page
 from cml.serving.query import Limits, Refusal, read_query
 from cml.serving.worker import Worker, log
 from cml.version import __version__
@@ -181,6 +182,7 @@ def create_app(searcher: Searcher, limits: Limits, k: int = 5) -> FastAPI:
         await service.worker.end()
 
     app = FastAPIOffline(
+        docs_url=None,
         redoc_url=None,
         title="cml search",
         version=__version__,
@@ -188,6 +190,7 @@ def create_app(searcher: Searcher, limits: Limits, k: int = 5) -> FastAPI:
         lifespan=live,
     )
     app.state.service = service
+    add_docs_page(app)
     faults: dict[int | str, dict[str, Any]] = {status: {"model": Fault} for status in (400, 413, 415, 500, 503)}
     body = {"requestBody": {"required": True, "content": _describe_body(searcher.form)}}
 

@@ -170,6 +170,9 @@ def test_it_tells_of_its_health_and_counts_what_it_did(client: Client) -> None:
     status, page = client.ask("GET", "/docs")
     assert status == 200
     assert "https://" not in page  # the page loads nothing from elsewhere
+    assert '<html lang="en">' in page
+    assert page.count("<main id=") == page.count("</main>") == 1
+    assert client.ask("GET", "/")[0] == 307  # to that page
 
 
 def test_faults_of_its_own_are_500_and_logged_and_it_answers_afterwards(
