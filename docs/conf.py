@@ -90,6 +90,8 @@ def make_accessible(app: Any, page: str, template: str, context: dict[str, Any],
     """Change the body of each page before Sphinx writes it."""
     from making import accessible_html
 
+    if page == "search":
+        app.add_js_file("search_ranking.js")
     context["body"] = accessible_html.make_accessible(context.get("body") or "")
 
 

@@ -32,7 +32,8 @@ def markdown(grid: Sequence[Sequence[str]]) -> str:
 def html(grid: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
     """A grid of cells as an HTML table, its first line the header, with a paragraph for each note; all is escaped."""
     head, *body = ([escape(cell) for cell in line] for line in grid)
-    lines = ["<table>", "<thead><tr>", *(f"<th>{cell}</th>" for cell in head), "</tr></thead>", "<tbody>"]
+    titles = (f"<th>{cell}</th>" if cell else "<td></td>" for cell in head)  # screen readers announce no empty header
+    lines = ["<table>", "<thead><tr>", *titles, "</tr></thead>", "<tbody>"]
     lines += [f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in body]
     lines += ["</tbody>", "</table>", *(f"<p>{escape(note)}</p>" for note in notes)]
     return "\n".join(lines)

@@ -325,6 +325,7 @@ def test_notebooks_show_an_evaluation_as_a_table_with_every_text_escaped() -> No
     shown = with_verdict(rows, "embedding")._repr_html_()
     assert shown.startswith("<table>")
     assert "<th>label_distance@10</th>" in shown
+    assert "<th></th>" not in shown
     assert "<script>" not in shown
     assert "<th>&lt;script&gt;alert(1)&lt;/script&gt;</th><td>" in shown
     assert "<p>Verdict: better than &lt;script&gt;" in shown
