@@ -30,6 +30,8 @@ from cml.errors import DataError, UserError
 
 Several = Literal["", "mean", "median", "list", "first"]
 _NAMED = 3  # rows that an error names of each kind
+SPLIT_OPTIONS = ("split_column", "group_column", "test_fraction", "query_fraction")
+READING_OPTIONS = ("format", "decimal", "thousands", "quote", "several", "levels", "missing_value", "split_seed")
 _FEWEST = 10  # items with several rows, from which the agreement of rows is estimated
 
 

@@ -129,7 +129,15 @@ def _format_values(kind: Any, default: object, metavar: str | None) -> str | Non
     if _is_optional(kind):
         shown = _several(_inner_type(kind), metavar) or metavar or _value_name(_inner_type(kind))
         return f"{shown}|None" if shown is not None and default is not None else shown
-    return _several(kind, metavar)
+    return _several(kind, metavar) or _marks(kind)
+
+
+def _marks(kind: Any) -> str | None:  # noqa: ANN401 - a type
+    """Choices without the empty one, or MARK for those of punctuation; None for another type."""
+    choices = [str(choice) for choice in typing.get_args(kind)] if typing.get_origin(kind) is typing.Literal else []
+    if any(choice and not choice[0].isalnum() for choice in choices):
+        return "MARK"
+    return f"{{{','.join(filter(None, choices))}}}" if "" in choices else None
 
 
 def _several(kind: Any, metavar: str | None) -> str | None:  # noqa: ANN401 - a type

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cml.console.messages import say
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS
@@ -23,7 +23,7 @@ from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_files import SUFFIXES, check_band, read_label_file, refuse_other_widths
 from cml.data_prep.label_frame import Reach, name_joints_in, order_box
 from cml.data_prep.label_kinds import SHARES, WITH_UNIT, KindName
-from cml.data_prep.label_options import LabelOptions, describe_first, refuse_bad_rows
+from cml.data_prep.label_options import READING_OPTIONS, SPLIT_OPTIONS, LabelOptions, describe_first, refuse_bad_rows
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
 from cml.data_prep.person_crop import FRAME, person_box
@@ -94,6 +94,16 @@ class Folder(LabelOptions):
 
     Licence: yours.
     """
+
+    HELP_GROUPS: ClassVar[Mapping[str, tuple[str, ...]]] = {  # the first is what --help shows without --help-all
+        "basic": (
+            *("images", "labels", "kind", "file_column", "label_columns", "label_distance", "unit"),
+            *SPLIT_OPTIONS,
+            *("keep_columns", "image_size"),
+        ),
+        "reading": ("label_pattern", "file_pattern", *READING_OPTIONS, "bits"),
+        "kind": ("label_files", "masks", "mask_names", "ignore_id", "joint_names", "min_confidence", "margin"),
+    }
 
     images: Path
     """Folder of the images."""

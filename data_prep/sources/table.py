@@ -1,10 +1,10 @@
 """A user's own table of vectors: columns of numbers in a CSV, JSONL or Parquet file, or a .npy file beside it."""
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from cml.data.table_columns import match_columns
 from cml.data_prep.array_files import load_columns
 from cml.data_prep.folder_split import Labelled
 from cml.data_prep.hf_parquet import ParquetTable
+from cml.data_prep.label_options import READING_OPTIONS, SPLIT_OPTIONS
 from cml.data_prep.labelled_rows import LabelledRows, Rows, read_feature
 from cml.data_prep.provenance import record_provenance
 from cml.data_prep.row_files import Row, cell, cut_blocks, read_plain
@@ -41,6 +42,16 @@ class Table(LabelledRows):
 
     Licence: yours.
     """
+
+    HELP_GROUPS: ClassVar[Mapping[str, tuple[str, ...]]] = {  # the first is what --help shows without --help-all
+        "basic": (
+            *("source", "features", "vectors", "kind", "label_columns", "label_distance", "unit", "id_column"),
+            *SPLIT_OPTIONS,
+            "keep_columns",
+        ),
+        "reading": (*READING_OPTIONS, "allow_missing"),
+        "pictures": ("images", "file_column"),
+    }
 
     features: tuple[str, ...] = field(default=(), kw_only=True)
     """Columns of the vectors: names, patterns in quotes such as "emb_*", or what the names begin with. Columns with

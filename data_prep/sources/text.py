@@ -1,11 +1,13 @@
 """A user's own texts, as they are or as vectors of a sentence model, with a label from other columns."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from cml.data.dataset_info import TEXT
 from cml.data.input_form import InputForm
+from cml.data_prep.label_options import READING_OPTIONS, SPLIT_OPTIONS
 from cml.data_prep.labelled_rows import LabelledRows, Rows
 from cml.data_prep.row_files import cell
 from cml.errors import DataError, UserError
@@ -25,6 +27,15 @@ class Text(LabelledRows):
 
     Licence: yours.
     """
+
+    HELP_GROUPS: ClassVar[Mapping[str, tuple[str, ...]]] = {  # the first is what --help shows without --help-all
+        "basic": (
+            *("source", "text_column", "model", "kind", "label_columns", "label_distance", "unit", "id_column"),
+            *SPLIT_OPTIONS,
+            "keep_columns",
+        ),
+        "reading": READING_OPTIONS,
+    }
 
     text_column: str = field(default="text", kw_only=True)
     """Column with the text."""

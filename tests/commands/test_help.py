@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import pytest
 from tyro.conf import Positional, UseAppendAction, arg
 
+from cml import data_prep
 from cml.cli import COMMANDS, main
 from cml.command_line.parse_options import parse
 from cml.training.config import TrainConfig
@@ -131,6 +132,24 @@ def test_help_shows_the_options_that_most_set_and_help_all_each_once(capsys: pyt
     assert f"--help-all shows {len(named) - len(TrainConfig.HELP_GROUPS['basic'])} more." in short
     assert "--loss STR" in short
     assert "--ema-decay" not in short
+
+
+@pytest.mark.parametrize("source", ["folder", "table", "text"])
+def test_help_of_a_source_begins_with_the_basics(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = data_prep.registry.entry(source)
+    groups: dict[str, tuple[str, ...]] = entry.HELP_GROUPS
+    named = [name for names in groups.values() for name in names]
+    assert sorted(named) == sorted(field.name for field in dataclasses.fields(entry))
+    whole = read_help("prepare", source)
+    assert {f"--{name.replace('_', '-')}" for name in named} <= set(re.findall(r"--[a-z-]+", whole))
+    assert "--decimal MARK" in whole
+    assert "--several {mean,median,list,first}" in whole
+    with pytest.raises(SystemExit):
+        main(["prepare", source, "--help"])
+    short = capsys.readouterr().out
+    assert f"--help-all shows {len(named) - len(groups['basic'])} more." in short
+    assert "--group-column STR" in short
+    assert "--decimal" not in short
 
 
 def test_help_of_the_learning_rate_says_that_of_vectors(capsys: pytest.CaptureFixture[str]) -> None:
