@@ -47,7 +47,8 @@ class ItemReader:
         size: Size,
     ) -> "ItemReader":
         """Recognise the items of a stream by the first one."""
-        collate, columns = accepted.collate, ()
+        collate = accepted.collate
+        columns: tuple[str, ...] = ()
         first = _without_marks(first)
         if collate is None and len(names.inputs) > 1:
             columns, names = names.inputs, replace(names, features=_ROW)

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-T = TypeVar("T", covariant=True)
+T = TypeVar("T")
 
 
 class Passes(Protocol[T]):
