@@ -1,6 +1,7 @@
 """What ``cml.fit`` reads its items from: inputs that are all there, or a stream of which it reads the first ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from cml.data.images import stored_size
@@ -87,7 +88,7 @@ class StreamSource(ListedSource):
 
     def make_learner(self, config: TrainConfig, *parts: Any) -> Learner:  # noqa: ANN401
         """Make the learner of streams."""
-        return StreamDescent(config, *parts, first=self._first)
+        return replace(StreamDescent(config, *parts), first=self._first)
 
     def references(self, items: LabelledItems) -> None:
         """None: the items are gone."""

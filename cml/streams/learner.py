@@ -50,14 +50,16 @@ class StreamDescent(GradientDescent):
                 f"sampler='random(batch_size={max(2, buffer // 4)})'."
             )
 
-    def check(self, items: LabelledItems, validation: LabelledItems | None = None) -> GradientDescent:
+    def check(self, items: LabelledItems, validation: LabelledItems | None = None) -> "StreamDescent":
         """Check that the first items can be trained on; see ``Learner.check``."""
         if validation is None and self.config.evaluate_every:
             raise UserError(
                 "'evaluate_every' validates on items that are held out, and a stream holds none out: give some by "
                 "validation=(inputs, labels), or leave it out."
             )
-        return super().check(items, validation)
+        checked = super().check(items, validation)
+        assert isinstance(checked, StreamDescent)
+        return checked
 
     def demand(self) -> None:
         """None: label distances of items that are not known cannot be computed before."""
