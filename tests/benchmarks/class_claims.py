@@ -255,6 +255,7 @@ def swap_labels(data: Path, seeds: int, steps: int, losses: Sequence[str]) -> di
                         sampler="random(batch_size=60)",
                         steps=steps,
                         learning_rate=rate,
+                        dimension=1 if loss == "regression" else 64,
                         seed=seed,
                         device="cpu",
                         quiet=True,
@@ -287,6 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found["convergence"] = converge(name, options.seeds, options.convergence, options.most, rates)
         found["spoilt"] = spoil(name, *sizes, rates)
         figures[name] = found
+        write_figures(options.json, figures)
     if options.data is not None:
         figures["spectra"] = swap_labels(options.data, options.seeds, 2 * options.steps, options.graded_losses)
     print(json.dumps(figures, indent=1))
