@@ -23,7 +23,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from making import benchmark_figures, contact_tables, coverage_figures, graded_figures, papers_tables, result_tables
+from making import (
+    benchmark_figures,
+    class_tables,
+    contact_tables,
+    coverage_figures,
+    graded_figures,
+    papers_tables,
+    result_tables,
+)
 from making.records import RECORDS, ROOT, Record, numbers
 
 RESULTS = ROOT / "docs" / "results"
@@ -35,11 +43,13 @@ SETTINGS = re.compile(r"<!-- settings: (?P<numbers>.+?) -->", re.DOTALL)
 TABLES = {
     **result_tables.TABLES,
     **contact_tables.TABLES,
+    **class_tables.TABLES,
     "coverages": coverage_figures.coverage_table,
     "item_intervals_told": lambda: coverage_figures.item_table("told apart"),
     "item_intervals_coverage": lambda: coverage_figures.item_table("coverage"),
     "audit_counts": coverage_figures.count_table,
     "graded_search": graded_figures.graded_table,
+    "graded_whole": lambda: graded_figures.graded_table("graded_whole"),
     "papers_default_loss": papers_tables.default_loss,
     "papers_equal_tuning": lambda: papers_tables.equal_tuning(result_tables.IMAGES),
     "papers_published_loss": papers_tables.published_loss,
