@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from cml.doors.training_run import Interrupted, last
     from cml.errors import UserError
     from cml.graded.grades import Grades
-    from cml.graded.ranking import Ranking, RankingEvaluation
+    from cml.graded.ranking import Ranking
+    from cml.graded.ranking_evaluation import RankingEvaluation
     from cml.graded.search_folder import SearchFolder
     from cml.plugins import load as load_plugin
     from cml.searching.embedding_folder import EmbeddingFolder
@@ -63,7 +64,7 @@ _PLACES = {  # public name: "module:name in it"
     "Model": "cml.doors.model:Model",
     "PairJudgements": "cml.data.pair_judgements:PairJudgements",
     "Ranking": "cml.graded.ranking:Ranking",
-    "RankingEvaluation": "cml.graded.ranking:RankingEvaluation",
+    "RankingEvaluation": "cml.graded.ranking_evaluation:RankingEvaluation",
     "Run": "cml.doors.run:Run",
     "SearchFolder": "cml.graded.search_folder:SearchFolder",
     "SearchModel": "cml.doors.search_model:SearchModel",

@@ -27,6 +27,7 @@ from cml.export.sentence_folder import QUERIES
 from cml.graded.distance import GradedDistance
 from cml.graded.grades import AlignedGrades, Grades
 from cml.graded.held_out import hold_queries_out
+from cml.graded.search_options import two_network_options
 from cml.graded.towers import SideReader, Towers
 from cml.items.label_inputs import open_at
 from cml.items.names import align_by_name
@@ -35,10 +36,8 @@ from cml.models.backbone import count_channels, read_by_itself
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig, with_options
 from cml.training.train_options import complete_options
-from cml.training.vector_options import text_options
 
 _DEFAULTS = vars(TrainConfig())
-_OF_TEXTS = ("dimension", "learning_rate", "backbone_lr_scale", "warmup")
 
 
 def fit_grades(
@@ -81,9 +80,8 @@ def fit_grades(
     if options["resume"] and out is not None and (out / QUERIES).is_dir():
         raise UserError(f"{out} holds a finished run of two networks: open it by cml.load, or choose another folder.")
     sides = _Sides.open(aligned, backbone, collate, base, options)
-    if sides.have_texts:  # a pretrained network, which learns slowly
-        suited = {name: text_options(chosen)[name] for name in _OF_TEXTS if getattr(base, name) == _DEFAULTS[name]}
-        chosen = {**suited, **chosen}
+    suited = two_network_options(chosen, have_texts=sides.have_texts)
+    chosen = {**{name: value for name, value in suited.items() if getattr(base, name) == _DEFAULTS[name]}, **chosen}
     held_out = None if validating is None else (validating, validating)
     common = {"label_distance": distance, "backbone": sides.towers, "collate": sides.reader}
     try:

@@ -13,14 +13,17 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import Float32
-from cml.data.images import PIXELS
+from cml.data.images import PIXELS, Images
+from cml.data.input_form import Inputs
 from cml.data.prepared import PreparedDataset
+from cml.data.texts import Texts
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
 from cml.feature_store.manifest import MANIFEST, digest_network, name_network
 from cml.feature_store.networks import SENTENCES, BackboneNetwork
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import FileItems, JoinedVectors
+from cml.feature_store.text_features import frozen_text_features
 from cml.feature_store.write_store import write_features
 from cml.models.embedding import EmbeddingModel
 from cml.models.weights import backbone_fingerprint
@@ -57,6 +60,20 @@ def frozen_features(
         return _read_all(store)
     except (OSError, FolderError):  # a cache that cannot be written costs only time
         return model.extract(paths, bar=bar)
+
+
+def frozen_rows(
+    model: EmbeddingModel,
+    inputs: Inputs,
+    *,
+    bar: str = "",  # title of a progress bar; "" for none
+) -> Float32:  # features (N, F), those of ``model.extract``
+    """Compute the features of a frozen backbone, or read them from the cache: those of texts and of image files."""
+    if isinstance(inputs, Texts):
+        return frozen_text_features(model, inputs.read(np.arange(len(inputs))), bar=bar)
+    if isinstance(inputs, Images) and inputs.paths is not None:
+        return frozen_features(model, inputs.paths, bar=bar)
+    return model.extract(inputs, bar=bar)
 
 
 def stored_features(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +14,10 @@ from cml.option_types import reads_as_number
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 
-_COLUMN_NAMES = ("query-id", "query_id", "qid", "query", "topic")
+_QUERY_NAMES = ("query-id", "qid", "query", "topic")
+_DOCUMENT_NAMES = ("corpus-id", "document-id", "doc-id", "docid", "docno", "pid", "document", "doc", "corpus")
+_GRADE_NAMES = ("score", "grade", "gain", "relevance", "rel", "label")
+_ORDER = "query, document and grade (or query, iteration, document and grade)"
 
 
 class JudgedPairs(NamedTuple):
@@ -28,10 +31,12 @@ class JudgedPairs(NamedTuple):
 
 def read_qrels(path: Path) -> JudgedPairs:
     """Read a qrels file of three or four columns."""
-    pairs = JudgedPairs([], [], [], [])
+    pairs, order = JudgedPairs([], [], [], []), None
     for number, columns in _read_lines(path):
-        if not pairs.query and columns[0].lower() in _COLUMN_NAMES and not reads_as_number(columns[-1]):
-            continue  # the names of the columns
+        if not pairs.query and order is None and (order := _read_header(columns)) is not None:
+            continue
+        if order is not None and len(columns) == len(order):
+            columns = [columns[place] for place in order]
         if len(columns) not in (3, 4):
             raise DataError(
                 f"{path}:{number}: a line of a qrels file should hold a query, an iteration, a document and a grade, "
@@ -46,6 +51,32 @@ def read_qrels(path: Path) -> JudgedPairs:
     if not pairs.query:
         raise DataError(f"{path} holds no judged pair.")
     return pairs
+
+
+def _read_header(columns: Sequence[str]) -> list[int] | None:
+    """The places of query, iteration if there is one, document and grade by the names of columns; None if no names."""
+    names = [name.lower().replace("_", "-") for name in columns]
+    kinds = (_QUERY_NAMES, _DOCUMENT_NAMES, _GRADE_NAMES)
+    query, document, grade = (next((at for at, name in enumerate(names) if name in kind), None) for kind in kinds)
+    if any(map(reads_as_number, columns)) or (query is None and (document is None or grade is None)):
+        return None
+    if query is None or document is None or grade is None:  # names of one's own, in the usual order
+        return [*range(len(columns))] if query == 0 else None
+    others = [at for at in range(len(columns)) if at not in (query, document, grade)]
+    return [query, *others, document, grade]
+
+
+def explain_swapped(pairs: JudgedPairs, queries: Collection[str], documents: Collection[str]) -> str:
+    """Say that the columns of queries and documents are swapped; "" if they are not."""
+    swapped = sum(a in documents and b in queries for a, b in zip(pairs.query, pairs.document, strict=True))
+    in_order = sum(a in queries and b in documents for a, b in zip(pairs.query, pairs.document, strict=True))
+    if swapped <= in_order:
+        return ""
+    return (
+        f"{pairs.places[0]}: the column of queries holds documents ({short(pairs.query[0])}), and that of documents "
+        f"queries ({short(pairs.document[0])}): the order is {_ORDER}. Swap the columns, or name them in a first line, "
+        "such as 'corpus-id query-id score'."
+    )
 
 
 class RankedDocuments(NamedTuple):

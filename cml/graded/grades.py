@@ -18,13 +18,13 @@ from cml.data.dataset_items import column_names, has_columns
 from cml.data.image_sources import as_array, as_list
 from cml.distances.labels import short
 from cml.errors import DataError, UserError, did_you_mean
-from cml.graded.grade_files import read_qrels, write_qrels
-from cml.graded.named_side import Side
+from cml.graded.grade_files import explain_swapped, read_qrels, write_qrels
+from cml.graded.named_side import Side, count_of
 
 Unjudged = Literal["incomparable", "zero"]
 Rule = Callable[[Float64], Any] | Literal["exponential"]
 _LARGEST = float(np.finfo(np.float32).max)
-_MOST_DOUBLED = 20  # the largest grade whose power of 2 float32 tells from that of the next smaller one
+MOST_DOUBLED = 20  # the largest grade whose power of 2 float32 tells from that of the next smaller one
 
 
 class Grades:
@@ -42,8 +42,8 @@ class Grades:
         queries: The names of the Q queries in the order of the inputs; or Q, for pairs that name them by their numbers;
             None for the names in order of their first pair, or for Q as large as the largest number needs.
         documents: The same for the D documents.
-        unjudged: What a pair without a grade means: "incomparable", nobody knows, so that no loss compares them; or
-            "zero", a grade of 0, as where most documents of a collection are irrelevant.
+        unjudged: What a pair without a grade means: "incomparable", unknown, so that no loss compares it; or "zero", a
+            grade of 0, as where most documents of a collection are irrelevant.
         distance: A function from gains (P,) to label distances (P,) of at least 0, the better the smaller; None for the
             largest gain less each, and "exponential" for the same of 2^gain, so that the best grades count most.
         places: What each pair is called in messages, such as "qrels.txt:7"; None for its number.
@@ -193,7 +193,7 @@ class Grades:
 
         Example:
             >>> Grades.from_frame({"query": ["a", "b"], "document": ["x", "x"], "grade": [1, 2]})
-            Grades(2 pairs of 2 queries and 1 documents)
+            Grades(2 pairs of 2 queries and 1 document)
         """
         known = column_names(frame) if has_columns(frame) else list(getattr(frame, "keys", list)())
         for name in (query, document, grade):
@@ -218,9 +218,10 @@ class Grades:
         r"""Read a qrels file.
 
         Args:
-            path: Lines of query, iteration, document and grade, as TREC has them, or of query, document and grade with
-                or without a line of column names, as BEIR has them. Columns are separated by spaces or tabs.
-            queries: As of ``Grades``; names are texts.
+            path: Lines of query, iteration, document and grade, as TREC has them, or of query, document and grade, as
+                BEIR has them. A first line of column names, such as "corpus-id query-id score", sets another order.
+                Columns are separated by spaces or tabs.
+            queries: As of ``Grades``; names are texts. With these and ``documents``, swapped columns are detected.
             documents: As of ``Grades``.
             unjudged: As of ``Grades``.
             distance: As of ``Grades``.
@@ -236,9 +237,13 @@ class Grades:
             >>> path = pathlib.Path(tempfile.mkdtemp()) / "qrels.txt"
             >>> _ = path.write_text("q1 0 d1 2\nq1 0 d2 0\n")
             >>> Grades.read(path)
-            Grades(2 pairs of 1 queries and 2 documents)
+            Grades(2 pairs of 1 query and 2 documents)
         """
         pairs = read_qrels(Path(path))
+        if queries is not None and documents is not None:
+            swapped = explain_swapped(pairs, {*map(str, queries)}, {*map(str, documents)})
+            if swapped:
+                raise DataError(swapped)
         try:
             return cls(
                 pairs.query,
@@ -277,7 +282,8 @@ class Grades:
         return len(self.gains)
 
     def __repr__(self) -> str:
-        return f"Grades({len(self):,} pairs of {len(self.queries):,} queries and {len(self.documents):,} documents)"
+        sides = count_of(len(self.queries), "query"), count_of(len(self.documents), "document")
+        return f"Grades({count_of(len(self), 'pair')} of {' and '.join(sides)})"
 
     @property
     def queries(self) -> Sequence[str]:
@@ -332,34 +338,28 @@ class Grades:
             )
 
     def at_least(self, least: float) -> Grades:
-        """Reduce grades to relevant or not, as where training knows no grades.
+        """Binarise the grades: relevant or not.
 
         Args:
             least: The least grade of a relevant document.
 
         Returns:
-            Grades of 1 for relevant documents and 0 for others, without the queries that have no relevant one.
+            Grades of the same pairs: 1 for relevant documents, and 0 for others.
 
         Raises:
             UserError: No grade is as large, or all are.
 
         Example:
             >>> Grades(["a", "a", "b"], ["x", "y", "x"], [3, 1, 0]).at_least(2)
-            Grades(2 pairs of 1 queries and 2 documents)
+            Grades(3 pairs of 2 queries and 2 documents)
         """
         relevant = self.gains >= least
-        kept = np.flatnonzero(np.bincount(self.rows[relevant], minlength=len(self.queries)) > 0)
-        if not len(kept):
+        if not relevant.any():
             raise UserError(f"No grade is at least {least:g}: the largest is {self.gains.max():g}. Give a smaller one.")
-        pairs = np.flatnonzero(np.isin(self.rows, kept))
-        return Grades(
-            [self.queries[row] for row in self.rows[pairs].tolist()],
-            [self.documents[column] for column in self.columns[pairs].tolist()],
-            relevant[pairs].astype(np.float64),
-            queries=[self.queries[row] for row in kept.tolist()],
-            documents=self.documents,
-            unjudged=self.unjudged,
-        )
+        binary = object.__new__(Grades)
+        vars(binary).update(vars(self), gains=relevant.astype(np.float64), _rule=None)
+        binary.distances, binary.distance_unjudged = _apply_rule(binary.gains, self.unjudged, None)
+        return binary
 
     def look_up(self, rows: Int64, columns: Int64) -> tuple[Float64, Bools]:
         """Look up the grades of pairs.
@@ -442,8 +442,8 @@ def _apply_rule(
     if rule is None:
         values = asked.max() - asked
     elif not callable(rule):
-        if rule != "exponential" or asked.max() > _MOST_DOUBLED:
-            most = f"'exponential' takes grades up to {_MOST_DOUBLED}" if rule == "exponential" else "Give a function"
+        if rule != "exponential" or asked.max() > MOST_DOUBLED:
+            most = f"'exponential' takes grades up to {MOST_DOUBLED}" if rule == "exponential" else "Give a function"
             raise UserError(f"'distance' should be a function or 'exponential'. {most}. Got {short(rule)} instead.")
         values = np.exp2(asked.max()) - np.exp2(asked)
     else:

@@ -14,7 +14,7 @@ from cml.distances.labels import short
 from cml.errors import UserError
 from cml.items.names import names_of
 
-_PLURALS = {"query": "queries", "document": "documents"}
+_PLURALS = {"query": "queries", "document": "documents", "pair": "pairs"}
 
 
 class AlignedSide(NamedTuple):
@@ -61,7 +61,7 @@ class Side:
             pair = int(np.argmax(unknown))
             rule = f"should be a number from 0 to {len(self.names) - 1:,}"
             if self.has_names:
-                rule = f"is none of the {len(self.names):,} {_PLURALS[self.what]}"
+                rule = f"is unknown: it is not among the {count_of(len(self.names), self.what)}"
             mend = f"correct it, or add it to {_PLURALS[self.what]}=[...]"
             raise UserError(f"{place(pair)}: the {self.what} {short(column[pair])} {rule}; {mend}.")
         return found
@@ -92,6 +92,11 @@ class Side:
                 f"are by {many}={len(plain)}, or which by their names."
             )
         return AlignedSide(plain, self, np.arange(len(self.names)))
+
+
+def count_of(count: int, what: str) -> str:
+    """A number of queries or documents in words."""
+    return f"{count:,} {what if count == 1 else _PLURALS[what]}"
 
 
 def number_names(count: int) -> Sequence[str]:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cml.array_types import Float32, Float64, Int64
+from cml.array_types import Float32, Int64
 from cml.distances.labels import short
 from cml.errors import UserError
 from cml.graded.grade_files import read_run, write_run
 from cml.graded.grades import Grades
 from cml.graded.measures import MEASURES, RankedGrades, measure_queries, parse_measure
 from cml.graded.named_side import number_names
-from cml.retrieval.mean_interval import mean_intervals
+from cml.graded.ranking_evaluation import RankingEvaluation
 from cml.retrieval.search import nearest_embeddings
-from cml.retrieval.text_table import align_columns
 
 
 class Ranking:
@@ -166,7 +164,10 @@ class Ranking:
         return f"Ranking({len(self.documents):,} queries, {self.documents.shape[1]:,} documents each)"
 
     def condense(self, grades: Grades) -> Ranking:
-        """Leave out what was not judged, so that measures compare judged documents alone (Sakai, SIGIR 2007).
+        """Leave out documents without a grade for the query (Sakai, SIGIR 2007).
+
+        ``evaluate`` counts such documents as not relevant, as trec_eval does. Where few documents have a grade,
+        condensed rankings compare systems more fairly, above all those that had no part in choosing what was judged.
 
         Args:
             grades: The grades, whose queries and documents are matched by name.
@@ -218,67 +219,3 @@ class Ranking:
         ranked = RankedGrades(gains, known, found >= 0, np.searchsorted(judged, grades.rows), grades.gains)
         values = np.stack([measure_queries(ranked, name) for name in measures], axis=1)
         return RankingEvaluation(tuple(grades.queries[query] for query in judged.tolist()), tuple(measures), values)
-
-
-@dataclass(frozen=True, eq=False)
-class RankingEvaluation:
-    """Measures of a ranking by query, of ``Ranking.evaluate``.
-
-    Attributes:
-        queries: The names of the Q queries that have a grade.
-        measures: The names of the M measures.
-        values: (Q, M) the measures of each query.
-
-    Example:
-        >>> import numpy as np
-        >>> RankingEvaluation(("a", "b"), ("mrr",), np.array([[1.0], [0.5]])).means
-        {'mrr': 0.75}
-    """
-
-    queries: tuple[str, ...]
-    measures: tuple[str, ...]
-    values: Float64
-
-    @property
-    def means(self) -> dict[str, float]:
-        """Measure to its mean over queries."""
-        return dict(zip(self.measures, self.values.mean(axis=0).tolist(), strict=True))
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """Measure to the 95 % interval of its mean, over queries; NaN for one query."""
-        ends = mean_intervals(self.values)
-        return {name: (float(low), float(high)) for name, (low, high) in zip(self.measures, ends, strict=True)}
-
-    def compare(self, other: RankingEvaluation) -> RankingEvaluation:
-        """Take the differences to another ranking of the same queries, query by query.
-
-        Args:
-            other: The evaluation that is subtracted; it may list the queries in another order.
-
-        Returns:
-            The differences, whose ``intervals`` say whether one ranking is better: they are those of paired queries.
-
-        Raises:
-            UserError: The other has other queries or measures.
-
-        Example:
-            >>> import numpy as np
-            >>> one = RankingEvaluation(("a", "b"), ("mrr",), np.array([[1.0], [0.5]]))
-            >>> one.compare(RankingEvaluation(("b", "a"), ("mrr",), np.array([[0.25], [1.0]]))).means
-            {'mrr': 0.125}
-        """
-        if set(self.queries) != set(other.queries) or self.measures != other.measures:
-            raise UserError("Two rankings are compared by the same measures of the same queries, by the same grades.")
-        rows = {query: row for row, query in enumerate(other.queries)}
-        theirs = other.values[[rows[query] for query in self.queries]]
-        return RankingEvaluation(self.queries, self.measures, self.values - theirs)
-
-    def __str__(self) -> str:
-        """A table of means and intervals."""
-        intervals = self.intervals
-        rows = [
-            [name, f"{mean:.4f}", "" if np.isnan(intervals[name][0]) else "{:.4f} to {:.4f}".format(*intervals[name])]
-            for name, mean in self.means.items()
-        ]
-        return align_columns([["measure", f"mean of {len(self.queries):,} queries", "95 % interval"], *rows])

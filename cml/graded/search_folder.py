@@ -21,7 +21,7 @@ import numpy as np
 from cml.array_types import Floating, Int64
 from cml.distances.labels import short
 from cml.errors import DataError, UserError
-from cml.graded.grade_files import JudgedPairs, read_qrels
+from cml.graded.grade_files import JudgedPairs, explain_swapped, read_qrels
 from cml.graded.grades import Grades, Rule, Unjudged
 from cml.storage.atomic import atomic_folder
 from cml.storage.json_file import parse_json, read_json, with_format, write_json
@@ -148,6 +148,9 @@ class SearchFolder:
             there = ", ".join(self.splits)
             raise UserError(f"{self.folder} has no split {short(split)}: it has {there}. Give one of them, or add it.")
         pairs = read_qrels(self._pairs[split])
+        swapped = explain_swapped(pairs, {*self.queries.names}, {*self.documents.names})
+        if swapped:
+            raise DataError(swapped)
         for side, names in ((self.queries, pairs.query), (self.documents, pairs.document)):
             _check_known(side, names, pairs)
         gains = np.array(pairs.grade)
@@ -382,8 +385,8 @@ def _check_known(side: SearchSide, names: Sequence[str], pairs: JudgedPairs) -> 
     if unknown is not None:
         what = "query" if names is pairs.query else "document"
         raise DataError(
-            f"{pairs.places[unknown]}: the {what} {short(names[unknown])} is none of the {len(known):,} in "
-            f"{side.file}; correct the id, add the line there, or delete this one."
+            f"{pairs.places[unknown]}: the {what} {short(names[unknown])} is unknown: it is not among the "
+            f"{len(known):,} of {side.file}. Correct the id, add the line there, or delete this one."
         )
 
 

@@ -10,24 +10,29 @@ from typing import Annotated, Any
 import numpy as np
 from tyro.conf import Positional, arg
 
+from cml.array_types import Float32
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AllowDownload, AsJson, Data, Device, show
 from cml.doors.search_model import SearchModel
 from cml.errors import UserError
+from cml.feature_store.frozen_features import frozen_rows
 from cml.graded.grades import Grades
 from cml.graded.measures import MEASURES, parse_measure
 from cml.graded.named_side import split_names
-from cml.graded.ranking import Ranking, RankingEvaluation
+from cml.graded.ranking import Ranking
+from cml.graded.ranking_evaluation import RankingEvaluation, describe_interval
 from cml.graded.search_folder import SearchFolder
 from cml.graded_runs.run_data import open_data, open_search_model, read_note
+from cml.retrieval.feature_forms import normalize_rows
 from cml.retrieval.text_table import align_columns
 from cml.storage.downloads import check_run_folder
 from cml.storage.json_file import with_format, write_json
 from cml.training.run_folder import EVALUATION
 
-EMBEDDING, FROZEN, RANDOM = "embedding", "frozen", "random"
+EMBEDDING, UNTRAINED, RANDOM = "embedding", "untrained", "random"
+CONDENSED = "evaluation_condensed.json"  # beside that of all documents
+_Sides = tuple[Float32, Float32]  # of queries (Q, D) and documents (N, D)
 _MAIN = 4  # measures of the short table
-_FEW = 0.5  # share of judged documents below which a caution is printed
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,9 @@ class EvaluateGrades:
     k: int = 1000
     """Documents that are ranked for each query."""
     condensed: bool = False
-    """Rank the documents that have a grade for the query alone, where few of those that are found have one."""
+    """Leave documents without a grade for the query out of its ranking, which compares systems more fairly where few
+    have one; by default they count as not relevant, as in trec_eval. The figures are kept beside those of the default.
+    """
     out_ranking: Path | None = None
     """Also write what the run found as a run file of TREC."""
     device: Device = "auto"
@@ -76,16 +83,24 @@ def run(arguments: Sequence[str]) -> None:
         rankings, grades = rank_split(model, folder, _choose_split(options, folder), options.k)
         if options.out_ranking is not None:
             rankings[EMBEDDING].write(options.out_ranking)
-        where = f"all figures: {options.run / EVALUATION}"
+        where = f"all figures: {_file(options)}"
     rows = {
         name: (ranking.condense(grades) if options.condensed else ranking).evaluate(grades, options.measures)
         for name, ranking in rankings.items()
     }
     if options.run is not None:
-        write_json(options.run / EVALUATION, with_format(as_json(rows)))
-    table = "\n\n".join(f"{name}\n{each}" for name, each in rows.items()) if options.details else short_table(rows)
-    remarks = [*differences(rows), *([] if options.condensed else name_few_judged(rows)), *([where] if where else [])]
+        write_json(_file(options), with_format(as_json(rows)))
+    long = "\n\n".join(f"{name}\n{each.table()}" for name, each in rows.items())
+    table = long if options.details else short_table(rows)
+    counting = describe_counting(rows, condensed=options.condensed)
+    remarks = [*differences(rows), *counting, *([where] if where else [])]
     show(as_json(rows), table, *(["", *remarks] if remarks else []), as_json=options.json)
+
+
+def _file(options: EvaluateGrades) -> Path:
+    """The file of the figures."""
+    assert options.run is not None
+    return options.run / (CONDENSED if options.condensed else EVALUATION)
 
 
 def _choose_split(options: EvaluateGrades, folder: SearchFolder) -> str:
@@ -106,35 +121,40 @@ def _choose_split(options: EvaluateGrades, folder: SearchFolder) -> str:
 
 
 def rank_split(model: SearchModel, folder: SearchFolder, split: str, k: int) -> tuple[dict[str, Ranking], Grades]:
-    """Rank all documents for the queries of a split: by the model, by frozen features, and at random."""
+    """Rank all documents for the queries of a split: by the model, by untrained features, and at random."""
     queries, documents, grades = folder.split(split)
     names: Any = {"query_names": list(queries), "document_names": list(documents)}
     sides = split_names(queries)[1], split_names(documents)[1]
-    embedded = model.embed(sides[0], side="queries"), model.embed(sides[1], side="documents", bar="embed")
+    embedded, features = _embed(model, *sides)
     rankings = {EMBEDDING: Ranking.of_embeddings(*embedded, k, **names)}
-    if (features := _frozen_features(model, *sides)) is not None:
-        rankings[FROZEN] = Ranking.of_embeddings(features[0], features[1], k, **names)
+    if features is not None:
+        rankings[UNTRAINED] = Ranking.of_embeddings(*features, k, **names)
     rng, most = np.random.default_rng(0), min(k, len(documents))
     found = np.stack([rng.choice(len(documents), most, replace=False) for _ in queries])
     rankings[RANDOM] = Ranking(found, np.broadcast_to(-np.arange(most), found.shape), **names)
     return rankings, grades
 
 
-def _frozen_features(model: SearchModel, queries: Sequence[Any], documents: Sequence[Any]) -> Any:  # noqa: ANN401
-    """L2-normalised features of both sides that no grade has touched; None where they cannot be compared."""
+def _embed(model: SearchModel, queries: Any, documents: Any) -> tuple[_Sides, _Sides | None]:  # noqa: ANN401
+    """The embeddings of both sides, and their L2-normalised untrained features; None where they cannot be compared."""
+    run, sides = model.run_config, (queries, documents)
+    if run.train.freeze_backbone and run.model.weights != "none":  # whose features are read once, from the cache
+        network = model.network
+        features = [frozen_rows(network, network.open(rows), bar="embed") for rows in sides]
+        embedded = network.embed_feature_rows(features[0]), network.embed_feature_rows(features[1])
+        return embedded, (normalize_rows(features[0]), normalize_rows(features[1]))
+    embedded = model.embed(queries, side="queries"), model.embed(documents, side="documents", bar="embed")
     if model.query_model is not model:
-        return None
+        return embedded, None
     if model.form.kind == "vectors":
-        sides = [np.asarray(rows, np.float32) for rows in (queries, documents)]
+        features = [np.asarray(rows, np.float32) for rows in sides]
     else:
         try:
             published = model.load_published()
-            sides = [published.extract(rows) for rows in (queries, documents)]
+            features = [published.extract(rows) for rows in sides]
         except UserError:  # its weights are not here
-            return None
-    with np.errstate(invalid="ignore"):
-        sides = [np.nan_to_num(side / np.linalg.norm(side, axis=1, keepdims=True)) for side in sides]
-    return sides[0], sides[1]
+            return embedded, None
+    return embedded, (normalize_rows(features[0]), normalize_rows(features[1]))
 
 
 def read_rankings(files: Sequence[Path]) -> dict[str, Ranking]:
@@ -161,38 +181,24 @@ def short_table(rows: Mapping[str, RankingEvaluation]) -> str:
     return align_columns([header, *lines])
 
 
-def describe_interval(ends: tuple[float, float]) -> str:
-    """The ends of an interval; nothing where there is none, as of one query."""
-    return "" if np.isnan(ends[0]) else f"{ends[0]:.4f} to {ends[1]:.4f}"
-
-
 def differences(rows: Mapping[str, RankingEvaluation]) -> list[str]:
     """How much better the first row is than each other one, in a sentence."""
     (name, first), *others = rows.items()
-    lines = []
-    for other, each in others:
-        difference = first.compare(each)
-        main = first.measures[0]
-        low, high = difference.intervals[main]
-        sure = "which may be chance" if not (low > 0 or high < 0) else "better" if low > 0 else "worse"
-        interval = f" ({low:+.4f} to {high:+.4f}, 95 %)" if not np.isnan(low) else ""
-        lines.append(
-            f"{name} less {other}: {main} {difference.means[main]:+.4f}{interval} over {len(first.queries):,} queries, "
-            f"{sure}."
-        )
-    return lines
-
-
-def name_few_judged(rows: Mapping[str, RankingEvaluation]) -> list[str]:
-    """A caution where most of the first documents have no grade, which count as 0."""
-    first = next(iter(rows.values()))
-    share = first.means.get("judged@10", 1.0)
-    if share >= _FEW:
-        return []
+    main, count = first.measures[0], len(first.queries)
     return [
-        f"Only {share:.0%} of the first 10 documents have a grade, and others count as 0: --condensed ranks graded "
-        "ones alone."
+        f"{name} against {other}: {main} {first.compare(each).describe()}, over {count:,} queries."
+        for other, each in others
     ]
+
+
+def describe_counting(rows: Mapping[str, RankingEvaluation], *, condensed: bool) -> list[str]:
+    """How documents without a grade count, where most of those that were found have none."""
+    if condensed:
+        return [
+            "Documents without a grade are left out of all rankings (--condensed), which compares systems fairly where "
+            "judgements are few; without it they count as not relevant, as in trec_eval (Sakai 2007)."
+        ]
+    return next(iter(rows.values())).remarks
 
 
 def as_json(rows: Mapping[str, RankingEvaluation]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class PrepareGrades:
     """File of judged pairs, if it is not in --source: query, iteration, document and grade a line, as TREC has it, or
     without the iteration."""
     unjudged: Unjudged = "incomparable"
-    """What a pair without a grade means in training: incomparable, nobody knows, or zero, a grade of 0, as where most
+    """What a pair without a grade means in training: incomparable, unknown, or zero, a grade of 0, as where most
     documents are irrelevant to a query."""
     negative: Literal["refuse", "zero"] = "refuse"
     """Whether grades below 0, such as the -2 of spam in files of TREC, are an error or count as 0."""

@@ -17,16 +17,17 @@ from cml.data.input_form import InputForm
 from cml.doors.fit import fit
 from cml.doors.search_model import SearchModel
 from cml.errors import UserError
-from cml.graded.distance import GradedDistance
-from cml.graded.search_folder import WHOLE, SearchFolder, SideKind
+from cml.graded.search_folder import WHOLE, SearchFolder, SearchSide, SideKind
+from cml.graded.search_options import search_options
 from cml.graded_runs.run_data import NoteData, read_note
 from cml.storage.downloads import check_run_folder, names_of_a_run
 from cml.training.config import TrainConfig, add_implied_options, read_options
 from cml.training.saved_model import RunConfig
-from cml.training.train_options import complete_options, judged_options
+from cml.training.train_options import complete_options
+from cml.training.vector_options import TEXT_BACKBONE
 
 Gains = Literal["linear", "exponential"]
-TEXT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"  # which comes with the extra ``sentences``
+_ARGUMENTS = ("label_distance", "features", "loss", "backbone")  # of cml.fit, which are no further options of it
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Deciding:
     backbone: str = ""
     query_backbone: str = ""
     freeze_backbone: bool = False
+    tune: bool = False
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -77,10 +79,12 @@ def run(arguments: Sequence[str]) -> None:
         check_run_folder(deciding.out)
         default = RunConfig.load(deciding.out).started_with
         data = deciding.data or Path(read_note(deciding.out).get("data", ""))
-    elif deciding.data is not None:
-        folder = SearchFolder(deciding.data)
-        default = suit_recipe(folder, deciding, default)
-    options = parse(TrainGrades, arguments, prog=prog, default=TrainGrades(data, tyro.MISSING, default))
+    else:
+        folder = None if deciding.data is None else SearchFolder(deciding.data)
+        default = suit_recipe(folder, arguments, prog, default)
+    about = describe_defaults("Train a model of graded search.", folder)
+    default_options = TrainGrades(data, tyro.MISSING, default)
+    options = parse(TrainGrades, arguments, prog=prog, description=about, default=default_options)
     folder = SearchFolder(options.data) if folder is None else folder
     try:
         with names_of_a_run(allow_download=not options.resume or options.allow_download):
@@ -106,25 +110,40 @@ def run(arguments: Sequence[str]) -> None:
     )
 
 
-def suit_recipe(folder: SearchFolder, deciding: Deciding, recipe: TrainConfig) -> TrainConfig:
-    """Find the defaults: the file of ``--config``, then what suits the documents."""
-    side = folder.documents
-    form = InputForm(side.kind, (side.inputs.shape[1],) if isinstance(side.inputs, np.ndarray) else ())
-    names = ("backbone", "freeze_backbone")
-    given: dict[str, Any] = {name: getattr(deciding, name) for name in names if getattr(deciding, name)}
-    if folder.documents.kind == "texts":
-        given = {"backbone": TEXT_BACKBONE, **given}
-        if not deciding.query_backbone and not deciding.backbone and deciding.config is None:
-            given.setdefault("freeze_backbone", True)
+def describe_defaults(what: str, folder: SearchFolder | None) -> str:
+    """What a command does, and whose defaults its help lists."""
+    if folder is not None:
+        return f"{what}\n\nThe defaults are those for the {folder.documents.kind} in {folder.folder}."
+    return (
+        f"{what}\n\nThe data decide some defaults. Those listed here are for texts; --data DIR --help lists those for "
+        "other data. Vectors: no backbone, dimension 128. Images: the backbone efficientnet-lite0, trained as a whole "
+        "in 1000 steps. With a frozen backbone or none: 200 steps at the rate 0.001 from head-start pca."
+    )
+
+
+def suit_recipe(
+    folder: SearchFolder | None,  # None for texts
+    arguments: Sequence[str],
+    prog: str,
+    recipe: TrainConfig,
+) -> TrainConfig:
+    """Find the defaults: the file of ``--config``, then what suits both sides."""
+    deciding, _ = parse_known(Deciding, arguments, prog=prog)
+    otherwise, _ = parse_known(Deciding, arguments, prog=prog, default=Deciding(freeze_backbone=True))
+    given: dict[str, Any] = {name: getattr(deciding, name) for name in ("backbone", "tune") if getattr(deciding, name)}
+    if deciding.freeze_backbone == otherwise.freeze_backbone:  # given, not a default
+        given["freeze_backbone"] = deciding.freeze_backbone
+    queries, documents = (InputForm("texts"),) * 2 if folder is None else map(_form, (folder.queries, folder.documents))
     in_file: Mapping[str, Any] = {}
     if deciding.config is not None:
-        in_file = read_options(deciding.config, complete_options(recipe, {}, form))
-    given = add_implied_options({**given, **in_file})
-    suited = complete_options(recipe, given, form)
-    has_two = deciding.query_backbone or folder.queries.kind != side.kind
-    head_alone = not has_two and (suited.freeze_backbone or suited.backbone == "none")
-    judged = judged_options(GradedDistance.judged, head_alone=head_alone)
-    return replace(suited, **{name: value for name, value in judged.items() if name not in given})
+        in_file = read_options(deciding.config, complete_options(recipe, given, documents))
+    given = add_implied_options({**in_file, **given})
+    has_two = bool(deciding.query_backbone) or queries.kind != documents.kind
+    return replace(recipe, **given, **search_options(recipe, given, queries, documents, has_two=has_two))
+
+
+def _form(side: SearchSide) -> InputForm:
+    return InputForm(side.kind, (side.inputs.shape[1],) if isinstance(side.inputs, np.ndarray) else ())
 
 
 def train_grades(
@@ -149,22 +168,25 @@ def train_grades(
     queries, documents, grades = folder.split(split, "exponential" if gains == "exponential" else None)
     if binary_from is not None:
         grades = grades.at_least(binary_from)
-        queries = {name: queries[name] for name in grades.queries}
     kinds: set[SideKind] = {folder.queries.kind, folder.documents.kind}
     query_backbone = query_backbone or _default_of_queries(kinds, folder.queries.kind)
     backbone: Any = (query_backbone, config.backbone) if query_backbone else config.backbone
+    # all options, as those that equal a default of TrainConfig were chosen too
+    chosen: Any = {name: value for name, value in vars(config).items() if name not in _ARGUMENTS}
+    if config.epochs:
+        chosen.pop("steps")
     model = fit(
         (queries, documents),
         grades,
         config,
         backbone=backbone,
         loss=config.loss,
-        sampler=config.sampler,
         out=out,
         resume=resume,
         tracker=tracker or None,
         callbacks=[NoteData(folder, split)],
         quiet=quiet,
+        **chosen,
     )
     assert isinstance(model, SearchModel)
     return model

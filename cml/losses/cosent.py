@@ -60,6 +60,7 @@ class CoSENTLoss(LabelDistanceLoss):
         when="All pairs should be in one order, so that a similarity means the same for every anchor.",
     )
     normalize = True
+    uses_order_alone = True
     missing = "two pairs of different label distance to compare (over the whole batch)"
     takes_heads = True
 

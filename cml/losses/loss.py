@@ -92,6 +92,7 @@ class Loss(nn.Module):
         info: Cost, source and use, for the list of losses.
         normalize: True if the loss L2-normalises embeddings. Retrieval with the trained embedding must do the same; the
             trainer copies this flag into the model.
+        uses_order_alone: True if any increasing function of the label distances leaves the loss as it is.
         starts_at_zero: True if every embedding should be 0 before training, as a predicted label starts at the mean.
         search_space: Settings to the values or ranges that ``cml bench`` draws its trials from, as in
             ``{"scale": "0.01..1.0:log"}``, beside learning rate and weight decay.
@@ -114,6 +115,7 @@ class Loss(nn.Module):
     info: ClassVar[LossInfo]
     normalize: bool = False
     starts_at_zero: ClassVar[bool] = False
+    uses_order_alone: ClassVar[bool] = False
     search_space: ClassVar[Mapping[str, str]] = {}
     constant_names: ClassVar[tuple[str, ...]] = ()
 

@@ -59,6 +59,7 @@ class RankNContrastLoss(LabelDistanceLoss):
         source="Zha et al., NeurIPS 2023",
         when="The order of label distances matters, but not by how much they differ.",
     )
+    uses_order_alone = True
     takes_heads = True
 
     def __init__(self, temperature: float = 2.0, normalize: bool = False) -> None:

@@ -82,7 +82,7 @@ class TrainConfig:
     settings."""
     sampler: str = "random"
     """Sampler, which composes the batches: random | grouped | dense (lists as in the log-ratio paper) | binary |
-    per-class | pairs | linked | triplets (of judgements)."""
+    per-class | pairs | linked | triplets (of judgements) | queries (of grades)."""
 
     backbone: str = "efficientnet-lite0"
     """Backbone: small-cnn | efficientnet-lite0, -lite1, -lite2 | bn-inception | timm/MODEL for any timm model | a
@@ -159,7 +159,7 @@ class TrainConfig:
     optimiser, which is called 'custom' in the saved options."""
     learning_rate: float = 1e-3
     """Learning rate of the head; that of the backbone is multiplied by backbone_lr_scale. For vectors, the default is
-    0.003."""
+    0.003, with grades 0.001."""
     backbone_lr_scale: float = 1.0
     """Learning rate of the backbone relative to that of the head. Use a value below 1 for pretrained weights."""
     proxy_rate: float = 100.0

@@ -11,7 +11,7 @@ from cml.data.images import Images
 from cml.data.input_form import InputForm, Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
-from cml.feature_store.frozen_features import frozen_features, stored_features
+from cml.feature_store.frozen_features import frozen_features, frozen_rows, stored_features
 from cml.feature_store.store import FeatureStore
 from cml.losses.label_distance_loss import finite_sample
 from cml.losses.log_ratio import fit_floor, fit_label_exponent
@@ -182,4 +182,6 @@ def freeze_backbone(
         return network, Vectors(
             ranks.compute_rows(len(inputs), lambda rows: frozen_features(model, paths[rows], bar=bar))
         )
-    return network, Vectors(ranks.compute_rows(len(inputs), lambda rows: model.extract(inputs.subset(rows), bar=bar)))
+    return network, Vectors(
+        ranks.compute_rows(len(inputs), lambda rows: frozen_rows(model, inputs.subset(rows), bar=bar))
+    )

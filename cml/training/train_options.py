@@ -105,7 +105,8 @@ _LOSSES_OF_KNOWN_PAIRS = ("pair-log-ratio", "pair-log-ratio(normalize=false)")
 
 # by what was judged, then by whether only a head is trained. Pairs: lists of them for a head, batches full of them for
 # a network. Triplets: the likelihood of the judgements; a network sees fewer of them a batch. Grades: nDCG; a head
-# starts from the distances of its features, which few grades improve (tests/benchmarks/graded_search.py).
+# starts from the distances of its features, which few grades improve (tests/benchmarks/graded_search.py), and texts
+# have a head on a frozen network, unless the user names one.
 _HEAD = {"head_start": "pca", "steps": 200}
 _GRADES = {"loss": "lambda-ndcg(temperature=0.2)", "sampler": "queries"}
 _OF_JUDGEMENTS: dict[str, dict[bool, dict[str, Any]]] = {
@@ -119,6 +120,7 @@ _OF_JUDGEMENTS: dict[str, dict[bool, dict[str, Any]]] = {
     },
     "grades": {True: {**_GRADES, "learning_rate": 1e-3, **_HEAD}, False: _GRADES},
 }
+_FREEZE_TEXTS = ("grades",)
 
 
 def complete_options(
@@ -132,7 +134,12 @@ def complete_options(
 
 
 def suit_options(
-    recipe: TrainConfig, chosen: Mapping[str, Any], form: InputForm, distance: LabelDistance | None = None
+    recipe: TrainConfig,
+    chosen: Mapping[str, Any],
+    form: InputForm,
+    distance: LabelDistance | None = None,
+    *,
+    judged: str = "",  # what was judged, where the label distance is not made yet
 ) -> dict[str, Any]:
     """Find the options that suit inputs and labels better than those of a recipe, and that the user did not choose.
 
@@ -140,16 +147,21 @@ def suit_options(
     A frozen backbone sees every image once, so that none is mirrored. Judgements decide loss and sampler. ``tune``
     decides them itself, but where few label distances are known, it tries losses over known pairs.
     """
-    suited = {"images": {}, "texts": text_options(chosen)}.get(form.kind, vector_options())
+    judged = judged if distance is None else distance.judged
+    frozen: dict[str, Any] = {}
+    if form.kind == "texts" and judged in _FREEZE_TEXTS and not {"backbone", "tune"} & chosen.keys():
+        frozen = {"freeze_backbone": True}
+    by_kind = {"images": {}, "texts": {**text_options({**frozen, **chosen}), **frozen}}
+    suited = by_kind.get(form.kind, vector_options())
     options = {**vars(recipe), **suited, **chosen}
     if options["freeze_backbone"]:
         suited["flip"] = "none"
     if options["tune"]:
         if distance is not None and distance.is_partial:
             suited["tune_losses"] = _LOSSES_OF_KNOWN_PAIRS
-    elif distance is not None:
+    else:
         head_alone = options["freeze_backbone"] or options["backbone"] == "none"
-        suited |= judged_options(distance.judged, head_alone=head_alone)
+        suited |= judged_options(judged, head_alone=head_alone)
     return {name: value for name, value in suited.items() if name not in chosen}
 
 

@@ -75,6 +75,16 @@ def test_losses_over_label_distances_learn_from_grades(loss: str) -> None:
     assert np.isfinite(model.history.losses).all()
 
 
+@pytest.mark.filterwarnings("ignore:No anchor of the batch")  # all of its grades are 0
+def test_cut_grades_train_with_queries_that_have_no_relevant_document() -> None:
+    query, document, grades = draw()
+    grades[8:] = np.minimum(grades[8:], 2)  # at most 8 of 60 queries have a relevant document
+    cut = cml.Grades.from_matrix(some(grades)).at_least(3)
+    for loss in ("lambda-ndcg(temperature=0.2)", "generalised-contrastive"):
+        model = cml.fit((query, document), cut, loss=loss, **{**OPTIONS, "steps": 5})
+        assert np.isfinite(model.history.losses).all()
+
+
 def test_sides_may_be_of_different_kinds(tmp_path: Path) -> None:
     query, _, grades = draw(queries=12, documents=24)
     pictures = np.random.default_rng(3).integers(0, 255, (24, 16, 16, 3)).astype(np.uint8)

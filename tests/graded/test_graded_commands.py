@@ -1,15 +1,21 @@
 """The commands of graded search, from files to an index."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import cml
 from cml.cli import main
+from cml.data.input_form import InputForm
 from cml.doors.search_model import SearchModel
+from cml.graded.search_options import search_options
+from cml.graded_runs.compare import list_variants
+from cml.training.config import TrainConfig
 
 
 def draw_files(folder: Path) -> Path:
@@ -55,10 +61,16 @@ def test_a_run_is_evaluated_beside_frozen_vectors(work: Path, capsys: pytest.Cap
     trec = work / "found.trec"
     assert main(["evaluate", str(work / "run"), "--out-ranking", str(trec)]) == 0
     printed = capsys.readouterr().out
-    assert "embedding less frozen: ndcg@10 +" in printed
+    assert "embedding against untrained: ndcg@10 +" in printed
+    assert "better, over 10 queries" in printed
     figures = json.loads((work / "run" / "evaluation.json").read_text())
     means = {row: each["ndcg@10"]["mean"] for row, each in figures["rows"].items()}
-    assert means["embedding"] > means["frozen"] > means["random"]
+    assert means["embedding"] > means["untrained"] > means["random"]
+    # both evaluations stand side by side
+    assert main(["evaluate", str(work / "run"), "--condensed"]) == 0
+    assert "left out of all rankings (--condensed)" in capsys.readouterr().out
+    assert json.loads((work / "run" / "evaluation.json").read_text()) == figures
+    assert (work / "run" / "evaluation_condensed.json").is_file()
     # other tools' way: the ranking that was written, by the judged pairs of the folder
     qrels = work / "data" / "qrels" / "test.tsv"
     assert main(["evaluate", "grades", "--ranking", str(trec), "--qrels", str(qrels), "--json"]) == 0
@@ -88,9 +100,92 @@ def test_losses_are_compared_with_grades_that_are_cut(work: Path, capsys: pytest
     out = str(work / "compared")
     command = ["compare", "grades", "--data", str(work / "data"), "--out", out, "--losses", "soft-target"]
     assert main([*command, "--cuts", "2", "--seeds", "1", "--steps", "5", "--dimension", "8"]) == 0
-    printed = capsys.readouterr().out
-    assert "soft-target, exponential less soft-target, cut at 2: ndcg@10" in printed
-    assert (work / "compared" / "table.md").is_file()
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"Grades against the best cut: [+-]0\.\d{4} \(.* to .*\): (better|worse|not shown)\.", lines[0])
+    assert not any("against" in line for line in lines[1:])
+    assert lines[0] in (work / "compared" / "table.md").read_text()
+    assert not list((work / "compared").rglob("last.pt"))
+
+
+def test_variants_that_cannot_differ_are_left_out() -> None:
+    names = ["q"] * 3, ["a", "b", "c"]
+    losses = ["lambda-ndcg", "cosent"]
+    kinds = [(one.loss, one.gains, one.cut) for one in list_variants(cml.Grades(*names, [3, 1, 0]), losses, ())]
+    assert kinds == [
+        ("lambda-ndcg", "linear", None),
+        ("lambda-ndcg", "exponential", None),
+        ("lambda-ndcg", "linear", 1.0),
+        ("lambda-ndcg", "linear", 3.0),
+        ("cosent", "linear", None),
+        ("cosent", "linear", 1.0),
+        ("cosent", "linear", 3.0),
+    ]
+    assert [one.name for one in list_variants(cml.Grades(*names, [1, 0, 0]), losses, ())] == losses
+
+
+@pytest.mark.parametrize("name", ["cosent", "rank-n-contrast"])
+def test_losses_that_say_so_use_the_order_alone(name: str) -> None:
+    loss = cml.losses.get(name)
+    assert loss.uses_order_alone
+    points = torch.nn.functional.normalize(torch.randn(12, 4, generator=torch.Generator().manual_seed(0)))
+    distances = torch.randint(0, 4, (3, 12), generator=torch.Generator().manual_seed(1)).float()
+    distances.fill_diagonal_(0)
+    distances[:, :3] = torch.tensor([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
+    assert loss(points, distances) == loss(points, distances.exp() - 1)
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_help_lists_the_defaults_that_are_used(
+    work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for arguments, wanted in (
+        ([], ("all-MiniLM-L6-v2", "384", "200", "0.001", "lambda-ndcg(temperature=0.2)", "queries", "True")),
+        (["--data", str(work / "data")], ("none", "128", "200", "0.001", "False")),
+    ):
+        with pytest.raises(SystemExit):
+            main([command, "grades", *arguments, "--help"])
+        text = re.sub(r"[\s│|']+", " ", capsys.readouterr().out)
+        for value in wanted:
+            assert f"{value})" in text.replace(" )", ")"), value
+        assert "(default: log-ratio)" not in text
+        assert "(default: 1000)" not in text
+
+
+def test_the_command_line_and_python_have_the_same_defaults(work: Path) -> None:
+    queries, documents, grades = cml.SearchFolder(work / "data").split("train")
+    run = ["train", "grades", "--data", str(work / "data"), "--steps", "1", "--out", str(work / "one")]
+    assert main(run) == 0
+    model = cml.fit((queries, documents), grades, steps=1, quiet=True)
+    ours = model.run_config.train
+    theirs = cml.load(work / "one").run_config.train
+    assert ours.difference(theirs) == {}
+    assert (ours.dimension, ours.learning_rate, ours.head_start) == (128, 1e-3, "pca")
+
+
+@pytest.mark.parametrize(("has_two", "kinds"), [(False, ("texts",) * 2), (True, ("texts", "vectors"))])
+def test_options_of_texts_are_those_of_frozen_features_but_for_two_networks(
+    has_two: bool, kinds: tuple[Any, Any]
+) -> None:
+    shapes = {"vectors": (4,)}
+    queries, documents = (InputForm(kind, shapes.get(kind, ())) for kind in kinds)
+    suited = search_options(TrainConfig(), {}, queries, documents, has_two=has_two)
+    if has_two:
+        assert (suited["dimension"], suited["learning_rate"], suited["backbone"]) == (384, 1e-3, "none")
+        assert not {"freeze_backbone", "steps"} & suited.keys()
+        return
+    assert suited["freeze_backbone"]
+    assert (suited["dimension"], suited["learning_rate"], suited["steps"]) == (384, 1e-3, 200)
+    whole = search_options(TrainConfig(), {"freeze_backbone": False}, queries, documents, has_two=False)
+    assert not {"steps", "freeze_backbone"} & whole.keys()
+
+
+def test_options_that_equal_a_default_are_chosen_too(work: Path) -> None:
+    options = ["--head-start", "auto", "--learning-rate", "0.003", "--steps", "1"]
+    run = ["train", "grades", "--data", str(work / "data"), "--out", str(work / "steps"), *options]
+    assert main(run) == 0
+    train = cml.load(work / "steps").run_config.train
+    assert (train.steps, train.head_start, train.learning_rate) == (1, "auto", 3e-3)
 
 
 def test_two_networks_make_a_run_that_loads(work: Path) -> None:

@@ -86,7 +86,7 @@ def test_equal_judgements_of_a_pair_are_one() -> None:
         ([("a", "x", 1), ("a", "y", -2)], {}, "Pair 1: .* Got -2 instead; give distance="),
         ([("a", "x", 1), ("a", "x", 2)], {}, "Pair 0 gives query and document 'a' and 'x' the grade 1, but Pair 1"),
         ([("a", "x", 2), ("a", "y", 2)], {}, "All 2 grades are 2, so no document is better .*: unjudged='zero'"),
-        ([("a", "w", 1)], {"documents": ["x"]}, "Pair 0: the document 'w' is none of the 1 documents"),
+        ([("a", "w", 1)], {"documents": ["x"]}, "Pair 0: the document 'w' is unknown: it is not among the 1 document"),
         ([(0, 7, 1)], {"documents": 5}, "the document 7 should be a number from 0 to 4"),
         ([("a", "x", 1)], {"queries": ["a", "a"]}, "'queries' names 'a' twice"),
         ([("a", "x", 1)], {"unjudged": "skip"}, "'unjudged' should be incomparable or zero. Got 'skip'"),
@@ -168,7 +168,9 @@ def test_exponential_gains_let_the_best_grades_count_most() -> None:
 def test_grades_are_cut_to_relevant_or_not() -> None:
     grades = cml.Grades(["q", "q", "r", "r"], ["a", "b", "a", "c"], [3, 1, 1, 0])
     cut = grades.at_least(2)
-    assert (list(cut.queries), list(cut.documents)) == (["q"], ["a", "b", "c"])
-    assert cut.gains.tolist() == [1, 0]
+    assert (list(cut.queries), list(cut.documents)) == (["q", "r"], ["a", "b", "c"])
+    assert cut.gains.tolist() == [1, 0, 0, 0]  # a query without a relevant document is judged all the same
+    assert cut.distances.tolist() == [0, 1, 1, 1]
+    assert repr(cut) == "Grades(4 pairs of 2 queries and 3 documents)"
     with pytest.raises(UserError, match=r"No grade is at least 4: the largest is 3"):
         grades.at_least(4)

@@ -96,7 +96,7 @@ def replace_in(name: str, old: str, new: str) -> Callable[[Path], object]:
     [
         (replace_in("qrels/test.tsv", "d1\t2", "d1\tnan"), r"test.tsv:2: a grade should be a finite number .* mend or"),
         (replace_in("qrels/test.tsv", "d1\t2", "d1\t-2"), r"test.tsv:2: a grade should be at least 0. Got -2 .*zero"),
-        (replace_in("qrels/test.tsv", "d3\t0", "d9\t0"), r"test.tsv:3: the document 'd9' is none of the 3 in .*corpus"),
+        (replace_in("qrels/test.tsv", "d3\t0", "d9\t0"), r"tsv:3: the document 'd9' is unknown: .* the 3 of .*corpus"),
         (replace_in("qrels/test.tsv", "q2\td1\t0", "q2\td2\t2"), r"test.tsv:4 gives query .* but .*test.tsv:5 gives 2"),
         (replace_in("qrels/test.tsv", "d1\t2", "d1\t0\nq1\td2\tmany"), r"test.tsv:3: the grade should be a number"),
         (replace_in("queries.jsonl", '"q2"', '"q1"'), r"queries.jsonl:2: the id 'q1' is that of .*jsonl:1 too"),
@@ -114,6 +114,21 @@ def test_faults_are_named_with_their_line(tmp_path: Path, spoil: Callable[[Path]
     spoil(folder)
     with pytest.raises(DataError, match=message):
         cml.SearchFolder(folder).grades("test")
+
+
+def test_swapped_columns_are_told_from_unknown_ids(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "beir")
+    path = folder / "qrels" / "test.tsv"
+    path.write_text("query-id\tcorpus-id\tscore\nd1\tq1\t2\nd3\tq1\t0\nd9\tq2\t1\n")
+    swapped = r"test.tsv:2: the column of queries holds documents \('d1'\), and that of documents queries \('q1'\)"
+    with pytest.raises(DataError, match=swapped):
+        cml.SearchFolder(folder).grades("test")
+    with pytest.raises(DataError, match=swapped):
+        cml.Grades.read(path, queries=["q1", "q2"], documents=["d1", "d2", "d3"])
+    path.write_text("corpus-id\tquery-id\tscore\nd1\tq1\t2\nd3\tq1\t0\n")
+    assert cml.SearchFolder(folder).grades("test").gains.tolist() == [2, 0]
+    path.write_text("score doc_id query_id\n2 d1 q1\n0 d3 q1\n")
+    assert cml.SearchFolder(folder).grades("test").gains.tolist() == [2, 0]
 
 
 def test_grades_that_are_all_alike_are_refused_with_a_mend_that_works(tmp_path: Path) -> None:
