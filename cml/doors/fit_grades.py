@@ -17,6 +17,7 @@ from cml.data.image_sources import as_array, as_list, number_groups
 from cml.data.images import stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames, Inputs
 from cml.data.input_sources import recognize_inputs
+from cml.data.texts import are_texts
 from cml.data.vectors import Vectors
 from cml.distances.labels import short
 from cml.doors.model import Model
@@ -36,6 +37,7 @@ from cml.models.backbone import count_channels, read_by_itself
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.training.config import TrainConfig, with_options
 from cml.training.train_options import complete_options
+from cml.training.vector_options import TEXT_BACKBONE
 
 _DEFAULTS = vars(TrainConfig())
 
@@ -67,6 +69,8 @@ def fit_grades(
     trained, validating = _split(aligned.grades, numbers, with_options(base, _named(chosen)), quiet=options["quiet"])
     if not are_two(backbone):
         joined = _join(aligned.queries, aligned.documents)
+        if backbone is None and base.backbone == _DEFAULTS["backbone"] and are_texts(joined):
+            backbone, chosen = TEXT_BACKBONE, {"freeze_backbone": "tune" not in chosen, **chosen}
         held_out = None if validating is None else (_take(joined, validating), validating)
         joined = joined if validating is None else _take(joined, trained)
         common: dict[str, Any] = {"label_distance": distance, "backbone": backbone, "collate": collate}
