@@ -21,7 +21,7 @@ class Demo:
     out: Path = Path("runs/demo")
     """Folder for the drawn datasets, the runs and the retrieval report."""
     steps: int = 350
-    """Number of training steps per loss."""
+    """Number of training steps per loss, at least 1."""
     count: int | None = None
     """Number of images to draw; by default that of the data source."""
     train: int | None = None

@@ -10,6 +10,7 @@ from cml.comparing.rows import rows_of
 from cml.comparing.train_comparison import CompareOptions, ComparisonResult, run_comparison
 from cml.console.messages import resume_hint, say
 from cml.data.dataset_info import DatasetInfo
+from cml.settings import check_whole
 from cml.storage.safe_paths import check_no_link
 from cml.training.config import Precision, TrainConfig
 
@@ -35,6 +36,7 @@ def demonstrate(
 
     A call that was cut off is continued by the same call.
     """
+    check_whole("steps", steps)  # before anything is drawn
     demo_task = tasks.get(task)
     say(f"1/2 drawing {demo_task.sample}")
     check_no_link(out, f"{demo_task.sample}-runs")

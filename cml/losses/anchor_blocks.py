@@ -6,6 +6,8 @@ place of autograd's (``closed_form.py``). Losses in which anchors meet other tha
 (``rkd_distance.py``).
 """
 
+from __future__ import annotations  # the compiler of torch 2.4 does not take types of functions in functions
+
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -178,7 +178,7 @@ class LabelDistanceLoss(Loss):
             UserError: the loss was not fitted.
         """
         setting: Any = getattr(self, name, None)
-        if isinstance(setting, int | float | Tensor):  # a tensor holds one number for each of H heads
+        if isinstance(setting, (int, float, Tensor)):  # a tensor holds one number for each of H heads
             return setting
         if name not in self._constants:
             raise UserError(f"{type(self).__name__} has no {name!r} yet: {_HOW_TO_FIT}.")

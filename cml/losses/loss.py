@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from cml.array_types import Float32, Int64
 from cml.errors import UserError
+from cml.losses.pairs import unwrap
 
 
 class LabelSource(Protocol):
@@ -215,7 +216,7 @@ class Loss(nn.Module):
         Args:
             counts: (A,) the terms of each anchor.
         """
-        self._skipped = self._skipped.to(counts.device) + (counts == 0).sum()
+        self._skipped = unwrap(self._skipped.to(counts.device) + (counts == 0).sum())
 
     def may_check_numbers(self, tensor: Tensor) -> bool:
         """Whether a check may look at the numbers of a tensor.

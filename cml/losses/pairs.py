@@ -36,6 +36,13 @@ def is_transformed(tensor: Tensor) -> bool:
     return not torch.compiler.is_compiling() and _functorch.is_functorch_wrapped_tensor(tensor)
 
 
+def unwrap(tensor: Tensor) -> Tensor:
+    """The numbers of a tensor, without the transforms of ``torch.func`` that follow it: they end before a loss does."""
+    while is_transformed(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def check_no_vmap(name: str, tensor: Tensor) -> None:
     """Refuse a tensor that is one of many under ``torch.func.vmap``."""
     while is_transformed(tensor):

@@ -9,6 +9,7 @@ from torch import Tensor
 from cml.errors import UserError
 from cml.losses.composite_loss import CompositeLoss
 from cml.losses.loss import LossInfo
+from cml.losses.pairs import unwrap
 from cml.option_types import describe_value
 from cml.settings import check_above_zero
 
@@ -65,5 +66,5 @@ class SumLoss(CompositeLoss):
         total = embeddings.new_zeros(())
         for weight, part in zip(self.weights, losses, strict=True):
             total = total + weight * part(embeddings, label_distances)
-        self._skipped = torch.stack([part._skipped for part in losses]).amin()
+        self._skipped = unwrap(torch.stack([part._skipped for part in losses]).amin())
         return total

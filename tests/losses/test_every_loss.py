@@ -5,6 +5,7 @@ The formulas written slowly are in ``loss_oracles.py``. What is true of one loss
 
 from __future__ import annotations
 
+import copy
 import doctest
 import importlib
 import inspect
@@ -344,6 +345,8 @@ def test_torch_func_gives_gradients_and_hessians(name: str) -> None:
     assert_near(gradients, 2 * [exact.detach()], 1e-8)
     hessian = torch.func.hessian(value)(embeddings)  # (B, D, B, D)
     assert_near([2 * torch.tensordot(hessian, gradients[0])], [of_penalty], 1e-8)
+    copy.deepcopy(loss)  # nothing of a transform is kept
+    assert_near([torch.func.grad(value)(embeddings)], [exact.detach()], 1e-8)
 
 
 @every_loss
