@@ -61,4 +61,4 @@ def check_flag(name: str, value: bool) -> bool:  # the value as a bool
 
 def _hint(value: Any, kind: type) -> str:  # noqa: ANN401 - a wrong value of any kind
     """The value of another type that may have been meant; none for a number that is out of range."""
-    return "" if is_number(value) and kind is float else suggest_value(value, kind)
+    return "" if is_number(value, whole=kind is int) else suggest_value(value, kind)
