@@ -1,31 +1,14 @@
 """The page ``/docs``, on which searches can be tried: Swagger UI, made readable for keyboards and screen readers."""
 
+import re
+from importlib.resources import files
+
 from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 STATIC = "/static-offline-docs"  # where FastAPIOffline mounts the files of Swagger UI
 PARAMETERS = {"deepLinking": False, "defaultModelsExpandDepth": -1}  # no links within buttons, no list of schemas
-
-# Swagger UI's own colours have contrasts of 1.9 to 3.8, where 4.5 is readable.
-STYLE = """<style>
-.swagger-ui .info .title small { background: #5b6270 }
-.swagger-ui .info .title small.version-stamp { background: #4a6b00 }
-.swagger-ui .info .url { color: #1f5fae }
-.swagger-ui .opblock.opblock-post .opblock-summary-method { background: #1b7a4e }
-.swagger-ui .opblock.opblock-get .opblock-summary-method { background: #1f64b0 }
-.swagger-ui .parameter__in, .swagger-ui .parameter__extension { color: #5a5a5a }
-</style>
-"""
-# What it draws later: headings that follow the first level, names of tables, and code that scrolls.
-SCRIPT = """<script>
-new MutationObserver(() => {
-  document.querySelectorAll("h3, h4, h5").forEach((h) => h.setAttribute("aria-level", Number(h.tagName[1]) - 1));
-  document.querySelectorAll("table.responses-table").forEach((table) => table.setAttribute("aria-label", table.id));
-  document.querySelectorAll("pre.microlight").forEach((code) => code.setAttribute("tabindex", "0"));
-}).observe(document.getElementById("swagger-ui"), { childList: true, subtree: true });
-</script>
-"""
 
 
 def add_docs_page(app: FastAPI) -> None:
@@ -51,6 +34,9 @@ def add_docs_page(app: FastAPI) -> None:
 
 def make_accessible(html: str) -> str:
     """Give the page a language, a main part, and colours of enough contrast."""
-    before, box, after = html.replace("<html>", '<html lang="en">').partition('<div id="swagger-ui">')
-    after = after.replace("</div>", f"</main>\n{SCRIPT}", 1)
-    return f"{before.replace('</head>', f'{STYLE}</head>')}{box.replace('div', 'main')}{after}"
+    folder = files("cml.serving") / "templates"
+    style, script = ((folder / f"docs_page.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    html = re.sub("(?<=<)html(?=>)", 'html lang="en"', html, count=1)
+    before, box, after = html.partition('div id="swagger-ui"')
+    after = after.replace("</div>", f"</main>\n<script>\n{script}</script>\n", 1)
+    return f"{before.replace('</head>', f'<style>{style}</style></head>')}{box.replace('div', 'main')}{after}"
