@@ -38,7 +38,8 @@ class Split:
     labels: Sequence[Any]
     vectors: Vectors | None = None  # the N vectors, if the items are vectors
     texts: Texts | None = None  # the N texts, if the items are texts
-    places: Int64 | None = None  # (N,) the lines of metadata.jsonl, from 0; test items share one file
+    # (N,) the lines of metadata.jsonl, from 0; test items share one file
+    places: Int64 | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.item_ids)

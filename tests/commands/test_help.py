@@ -156,7 +156,8 @@ def test_help_of_the_learning_rate_says_that_of_vectors(capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         main(["train", "value", "--help"])
     said = " ".join(re.sub(r"[│\n]", " ", capsys.readouterr().out).split())
-    assert f"For vectors, the default is {vector_options()['learning_rate']:g}. (default: 0.001)" in said
+    rates = f"For vectors, the default is {vector_options()['learning_rate']:g}, with grades 0.001."
+    assert f"{rates} (default: 0.001)" in said
 
 
 def test_help_of_an_onnx_graph_names_vectors(capsys: pytest.CaptureFixture[str]) -> None:
