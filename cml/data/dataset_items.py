@@ -117,6 +117,16 @@ def refuse_parts(source: Any) -> None:  # noqa: ANN401 - anything
         )
 
 
+def refuse_function(source: Any) -> None:  # noqa: ANN401 - anything
+    """Refuse a function that returns items, which a stream takes."""
+    if callable(source) and not any(hasattr(source, name) for name in ("__iter__", "__getitem__", "__array__")):
+        raise UserError(
+            f"A {type(source).__name__} is not a data set: to train on the items that it returns, give "
+            "cml.LabelledStream(function); anywhere else, give a list of them, "
+            "list(itertools.islice(function(), 10_000))."
+        )
+
+
 def is_transformed(frame: Any) -> bool:  # noqa: ANN401 - a frame of any library
     """Whether a frame is a Hugging Face data set with a transform or a format of tensors, which only items show."""
     form = getattr(frame, "format", None)
@@ -135,7 +145,7 @@ def _check_length(source: Any) -> None:  # noqa: ANN401 - a data set
         if not hasattr(source, method):
             raise UserError(
                 f"The data set of (x, label) {rule}, so that items can be drawn. Got {name} without {method} instead: "
-                "read it into a list, list(...)."
+                "read it, or a part of it, into a list, list(itertools.islice(source, 10_000))."
             )
 
 

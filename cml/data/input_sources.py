@@ -20,6 +20,7 @@ from cml.data.dataset_items import (
     is_dataset,
     labelled_items,
     name_columns,
+    refuse_function,
     refuse_parts,
     unlabelled_items,
 )
@@ -62,6 +63,7 @@ def recognize_inputs(
     accepted: AcceptedInputs,
 ) -> LabelledInputs:
     """Recognise N inputs and their labels."""
+    refuse_function(inputs)
     refuse_parts(inputs)
     refuse_parts(labels)
     inputs = name_columns(inputs)
@@ -123,6 +125,7 @@ def open_inputs(
 
 def _open_source(source: Any, form: InputForm, size: Size, collate: Collate | None) -> Inputs:  # noqa: ANN401
     """Open what a user gave."""
+    refuse_function(source)
     refuse_parts(source)
     source = name_columns(source)
     if form.kind == "items":

@@ -26,7 +26,7 @@ from cml.distances import LabelDistance, LabelError, Labels
 from cml.distances.known_parts import is_unknown
 from cml.distances.precomputed import Precomputed
 from cml.doors.fit_grades import are_two, fit_grades
-from cml.doors.fit_source import open_source
+from cml.doors.fit_source import ListedSource, open_source
 from cml.doors.model import Model
 from cml.doors.training_run import keep_interrupted, share_folder, with_tracker
 from cml.doors.validation_items import draw_validation, recognize_validation, refuse_with_validation
@@ -287,7 +287,7 @@ def fit(
     of_pandas = labels is None and label is not None and hasattr(inputs, "set_axis")
     given_labels = name_columns(inputs)[label] if of_pandas else labels
     later = () if held_out is None else held_out.labels
-    distance, encoded = _encode_labels(distance, plain_labels, later, given_labels)
+    distance, encoded = _encode_labels(distance, plain_labels, later, given_labels, source)
     _warn_of_implausible_labels(plain_labels, label_columns, distance)
     count = len(plain_labels)
     open_inputs = open_at(
@@ -377,6 +377,7 @@ def _encode_labels(
     labels: Sequence[Any],
     held_out_labels: Sequence[Any],
     given: Any,  # noqa: ANN401 - the labels as they were given, perhaps a column
+    source: ListedSource,
 ) -> tuple[LabelDistance, Labels]:
     """Fit the label distance to the training labels, and encode these and, after them, the held-out ones."""
     try:
@@ -384,8 +385,7 @@ def _encode_labels(
         return distance, distance.encode([*labels, *held_out_labels] if len(held_out_labels) else labels)
     except LabelError as error:
         label = labels[error.position] if error.position < len(labels) else None
-        fault = f"The 'labels' do not fit the label distance {distance.name!r}: {error}"
-        raise UserError(f"{fault} {_suggest_mend(label, given)}") from None
+        raise source.refuse_label(distance, error, _suggest_mend(label, given)) from None
 
 
 def _warn_of_implausible_labels(labels: Sequence[Any], columns: Sequence[str], distance: LabelDistance) -> None:

@@ -7,11 +7,14 @@ from typing import Any, ClassVar
 from cml.data.images import stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames
 from cml.data.input_sources import LabelledInputs, recognize_inputs
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import LabelError
 from cml.doors.learners import learner_class
 from cml.errors import UserError
 from cml.feature_store.store import FeatureStore
 from cml.items import LabelledItems
 from cml.streams.first_items import FirstItems
+from cml.streams.item_reader import label_misfit
 from cml.streams.labelled_stream import LabelledStream, is_stream
 from cml.streams.learner import StreamDescent
 from cml.training.config import TrainConfig
@@ -46,6 +49,10 @@ class ListedSource:
         """Make the learner that the options name."""
         return learner_class(config)(config, *parts)
 
+    def refuse_label(self, distance: LabelDistance, error: LabelError, mend: str) -> UserError:
+        """Make the error of a label that does not fit the label distance."""
+        return UserError(f"The 'labels' do not fit the label distance {distance.name!r}: {error} {mend}")
+
     def references(self, items: LabelledItems) -> LabelledItems | None:
         """The items of training that the model keeps to search among."""
         return items
@@ -65,7 +72,8 @@ class StreamSource(ListedSource):
         """Refuse what belongs to items that are all there."""
         reasons = {
             "labels": "A stream gives a label with each item: name its field, label='...', or give (input, label)",
-            "groups": "'groups' are held out, and a stream holds nothing out: give validation=(inputs, labels)",
+            "groups": "'groups' divide items into training and validation, but no items of a stream are held out: "
+            "give validation=(inputs, labels)",
             "sample_weight": "'sample_weight' needs all items: let the stream give an item more often",
             "resume": "A run on a stream cannot be resumed: train anew, or continue by start=cml.load(folder)",
         }
@@ -89,6 +97,12 @@ class StreamSource(ListedSource):
     def make_learner(self, config: TrainConfig, *parts: Any) -> Learner:  # noqa: ANN401
         """Make the learner of streams."""
         return replace(StreamDescent(config, *parts), first=self._first)
+
+    def refuse_label(self, distance: LabelDistance, error: LabelError, mend: str) -> UserError:
+        """Make the error of a label; the first items come before those of validation."""
+        if error.position >= len(self._first.values):
+            return super().refuse_label(distance, error, mend)
+        return label_misfit(self._first.items[error.position].name, distance, error)
 
     def references(self, items: LabelledItems) -> None:
         """None: the items are gone."""

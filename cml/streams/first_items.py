@@ -41,9 +41,10 @@ class FirstItems:
         share = 0
         while len(items) < stream.buffer and not all(one.has_ended for one in open_shares):
             for number, given in open_shares[share].read():
+                name = describe_item(share, number, stream.shares)
                 if reader is None:
-                    reader = ItemReader.of(given, names, accepted, size)
-                items.append(reader.read(given, number, describe_item(share, number, stream.shares)))
+                    reader = ItemReader.of(given, names, accepted, size, name)
+                items.append(reader.read(given, number, name))
                 places.append((share, number))
             chunks[share] += 1
             share = (share + 1) % stream.shares

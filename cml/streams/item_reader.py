@@ -1,6 +1,7 @@
 """What an item of a stream becomes: an input as a network takes it, and its label. The first item tells the kind."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -15,8 +16,10 @@ from cml.data.input_sources import recognize_inputs
 from cml.data.items import Items, StackedItems, Tensors
 from cml.data.texts import Texts
 from cml.data.vectors import Vectors
+from cml.distances.label_distance import LabelDistance
+from cml.distances.labels import LabelError
 from cml.errors import UserError
-from cml.streams.tar_shards import KEY
+from cml.streams.tar_shards import KEY, encoded_image, without_marks
 
 
 class Item(NamedTuple):
@@ -45,11 +48,17 @@ class ItemReader:
         names: FieldNames,
         accepted: AcceptedInputs,
         size: Size,
+        name: str,  # such as "item 0 of share 2"
     ) -> "ItemReader":
         """Recognise the items of a stream by the first one."""
+        with _naming(0, _name_item(first, name)):
+            return cls._recognize(first, names, accepted, size)
+
+    @classmethod
+    def _recognize(cls, first: Any, names: FieldNames, accepted: AcceptedInputs, size: Size) -> "ItemReader":  # noqa: ANN401
         collate = accepted.collate
         columns: tuple[str, ...] = ()
-        first = _without_marks(first)
+        first = without_marks(first)
         if collate is None and len(names.inputs) > 1:
             columns, names = names.inputs, replace(names, features=_ROW)
             first = _join_columns(first, columns, 0)
@@ -69,17 +78,12 @@ class ItemReader:
         name: str,  # such as "item 17 of share 2"
     ) -> Item:
         """Make an item."""
-        key = given.get(KEY) if isinstance(given, Mapping) else None
-        name = name if key is None else f"{name} ({key})"
-        given = _without_marks(given)
-        try:
+        name = _name_item(given, name)
+        given = without_marks(given)
+        with _naming(number, name):
             given = _join_columns(given, self.columns, number) if self.columns else given
             label = self._read_label(given, number)  # first: a tuple without one is no input
             return Item(self._read_input(given, number), label, name)
-        except UserError as error:
-            if name == f"item {number}":  # which the error says itself
-                raise
-            raise UserError(f"In the stream, {name}: {error}") from None
 
     def open(
         self,
@@ -121,7 +125,7 @@ class ItemReader:
             return row
         value = items[0]
         if kind == "images":
-            image = one_image(_encoded(value), number, self.form.channels)
+            image = one_image(encoded_image(value), number, self.form.channels)
             # its number is that of the stream in an error
             source = cast("Sequence[OneImage]", {number: image})
             return Images(source, self.size, channels=self.form.channels).read(at)[0].copy()
@@ -171,7 +175,50 @@ class _ListedTexts(Texts):
     reads_anew = True
 
 
+def label_misfit(
+    name: str,  # such as "item 17 of share 2"
+    distance: LabelDistance,
+    error: LabelError,
+) -> UserError:
+    """Make the error of an item whose label does not fit the label distance."""
+    return UserError(
+        f"The label of {name} of the stream does not fit the label distance {distance.name!r}: it {error.fault} "
+        "Mend it, or leave the item out of the stream."
+    )
+
+
+def _name_item(given: Any, name: str) -> str:  # noqa: ANN401 - an item as the stream gives it
+    """Name an item also by its key, where it has one."""
+    key = given.get(KEY) if isinstance(given, Mapping) else None
+    return name if key is None else f"{name} ({key})"
+
+
+@contextlib.contextmanager
+def _naming(number: int, name: str) -> Iterator[None]:
+    """Let errors in the block name the item of the stream, once."""
+    try:
+        yield
+    except UserError as error:
+        text = str(error)
+        for subject, own in (
+            (f"Item {number} of the data set", f"I{name[1:]} of the stream"),
+            (f"images[{number}]", f"The image of {name} of the stream"),
+        ):
+            if text.startswith(subject):
+                raise UserError(own + text[len(subject) :]) from None
+        if text.startswith(subject := f"The image number {number} "):
+            raise UserError(f"The image of {name} of the stream {text[len(subject) :]} {_REPLACE}") from None
+        if name == f"item {number}":  # which the error says itself
+            raise
+        raise UserError(f"In the stream, {name}: {text}") from None
+    except OSError as error:  # of a Pillow image, which is decoded when its pixels are needed
+        if error.errno is not None:  # of the machine
+            raise
+        raise UserError(f"The image of {name} of the stream cannot be read: {error}. {_REPLACE}") from None
+
+
 _ROW = "row of columns"
+_REPLACE = "Replace it, or leave the item out."
 
 
 def _join_columns(item: Any, columns: tuple[str, ...], number: int) -> dict[str, Any]:  # noqa: ANN401 - a mapping
@@ -184,19 +231,6 @@ def _join_columns(item: Any, columns: tuple[str, ...], number: int) -> dict[str,
     if row.shape != (len(columns),):
         raise UserError(f"Item {number} of the data set must have a number in each of {', '.join(columns)}.")
     return {**item, _ROW: row}
-
-
-def _without_marks(item: Any) -> Any:  # noqa: ANN401 - an item of any kind
-    """An item without the fields that say where it comes from, such as ``__key__``; images as their bytes."""
-    if not isinstance(item, Mapping):
-        return item
-    return {name: _encoded(value) for name, value in item.items() if not str(name).startswith("__")}
-
-
-def _encoded(value: Any) -> Any:  # noqa: ANN401
-    """The bytes of an image file that Hugging Face has not decoded; any other value as it is."""
-    is_file = isinstance(value, Mapping) and value.keys() == {"bytes", "path"}
-    return (value["bytes"] or value["path"]) if is_file else value
 
 
 def _keep(value: Any, index: int) -> Any:  # noqa: ANN401

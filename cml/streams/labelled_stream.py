@@ -11,7 +11,7 @@ import numpy as np
 from torch.utils.data import IterableDataset
 
 from cml.errors import UserError
-from cml.streams.tar_shards import read_shard
+from cml.streams.tar_shards import read_shard, without_marks
 
 MOST_SHARES = 16  # that are open at a time, unless ``shares`` says otherwise
 _BUFFER = 1000
@@ -22,6 +22,9 @@ class LabelledStream:
 
     A pass reads every item once. A training that needs more items begins another pass, before which ``set_epoch`` of
     the source is called, if it has one. ``cml.fit`` makes a stream with the defaults of an iterable data set.
+
+    A stream is iterable: ``list(itertools.islice(stream, 10_000))`` lists its first items, for ``tune`` and other
+    options that need all items in memory.
 
     Args:
         source: One of:
@@ -37,11 +40,11 @@ class LabelledStream:
               one of several shares.
 
             Items are tuples (input, label), or mappings with named fields.
-        buffer: Items in the buffer, from which batches are drawn at random. What is fitted before the first step, such
-            as the constants of the loss, is fitted to as many items from the start of the stream.
+        buffer: Items in the buffer, from which batches are drawn at random. The constants of the loss, the names of
+            classes and the standardisation of vectors are computed from this many items at the start of the stream.
         shares: Shares that are read side by side, by up to as many data workers. By default 16, or the number of shards
-            if there are fewer; 1 for a source without shards. A torch ``IterableDataset`` that divides itself by
-            ``torch.utils.data.get_worker_info`` is told this number there.
+            if there are fewer; 1 for a source without shards. A torch ``IterableDataset`` that splits itself by
+            ``torch.utils.data.get_worker_info`` sees this number as ``num_workers``.
 
     Raises:
         UserError: The source can be read only once, or is no source of items; or a number is out of range.
@@ -83,6 +86,12 @@ class LabelledStream:
     def __repr__(self) -> str:
         what = f"{len(self._paths)} tar files" if self._paths is not None else type(self._source).__name__
         return f"LabelledStream({what}, buffer={self.buffer}, shares={self.shares})"
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the items of the first pass, those of all shares by turns, with images as files or arrays."""
+        from cml.streams.share_reader import read_pass  # which reads a stream share by share
+
+        return map(without_marks, read_pass(self))
 
     @property
     def features(self) -> Any:  # noqa: ANN401 - of a Hugging Face data set
@@ -158,7 +167,8 @@ def _check_source(source: Any, paths: list[Path] | None) -> None:  # noqa: ANN40
             f"A stream is read again and again, but a {type(source).__name__} can be read only once: give the function "
             "that makes it, cml.LabelledStream(function), or read it into a list, list(...)."
         )
-    if paths is None and not callable(source) and not hasattr(source, "__iter__"):
+    is_source = callable(source) or hasattr(source, "__iter__")
+    if paths is None and (isinstance(source, LabelledStream) or not is_source):
         raise UserError(
             "The source of a stream must be tar files, an iterable or a function that returns an iterator. "
             f"Got {type(source).__name__} instead."

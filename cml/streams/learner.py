@@ -13,7 +13,7 @@ from cml.training.config import TrainConfig
 from cml.training.gradient_descent import GradientDescent
 from cml.training.training import Training
 
-_PART = "take a part of the stream as a list, list(itertools.islice(source, 10_000))"
+_PART = "take a part of the stream as a list, list(itertools.islice(stream, 10_000))"
 _REFUSED = {  # options that need all items, and what to do instead
     "tune": f"'tune' compares heads on all items: {_PART}.",
     "freeze_backbone": (
@@ -54,8 +54,8 @@ class StreamDescent(GradientDescent):
         """Check that the first items can be trained on; see ``Learner.check``."""
         if validation is None and self.config.evaluate_every:
             raise UserError(
-                "'evaluate_every' validates on items that are held out, and a stream holds none out: give some by "
-                "validation=(inputs, labels), or leave it out."
+                "'evaluate_every' needs validation items, and none are held out of a stream: give them by "
+                "validation=(inputs, labels), or leave out 'evaluate_every'."
             )
         checked = super().check(items, validation)
         assert isinstance(checked, StreamDescent)
@@ -82,8 +82,8 @@ class StreamDescent(GradientDescent):
         assert self.first is not None
         stream, workers = self.first.stream, self.config.workers
         say(
-            f"the first {len(training.items):,} items of the stream give what is fitted before the first step: "
-            "the constants of the loss, the names of classes and the standardisation of vectors."
+            "the constants of the loss, the names of classes and the standardisation of vectors are computed from the "
+            f"first {len(training.items):,} items of the stream."
         )
         if stream.shares == 1 < workers:
             say("one worker reads the stream: it is not divided into shares, see cml.LabelledStream.")

@@ -6,6 +6,7 @@ source draws, as for augmentation, depend on seed, pass, share and chunk alone.
 
 import contextlib
 import itertools
+import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -92,6 +93,11 @@ class OpenShare:
                     raise
                 reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
                 name = describe_item(self._share, self.count + len(chunk), self._stream.shares)
+                if _is_of_pillow(error):
+                    raise UserError(
+                        f"The stream cannot be read at {name}: its image cannot be read ({reason}). Replace it, or "
+                        "leave the item out."
+                    ) from error
                 raise UserError(f"The stream cannot be read at {name} ({reason}).") from error
         self._chunks += 1
         self.has_ended = len(chunk) < CHUNK
@@ -100,6 +106,20 @@ class OpenShare:
         numbered = [*enumerate(chunk, self.count)]
         self.count += len(chunk)
         return numbered
+
+
+def _is_of_pillow(error: Exception) -> bool:
+    """Whether an error comes from decoding an image."""
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return modules[-1].partition(".")[0] == "PIL"
+
+
+def read_pass(stream: LabelledStream) -> Iterator[Any]:
+    """Read the items of the first pass as the source gives them, in the order of a training with seed 0."""
+    open_shares = [OpenShare(stream, share, 0, 0) for share in range(stream.shares)]
+    while not all(share.has_ended for share in open_shares):
+        for share in open_shares:
+            yield from (item for _, item in share.read())
 
 
 @dataclass(eq=False)

@@ -15,7 +15,7 @@ from cml.items import LabelledItems
 from cml.sampling.epoch_batches import Batch
 from cml.sampling.sampler import Sampler
 from cml.streams.first_items import FirstItems
-from cml.streams.item_reader import Item
+from cml.streams.item_reader import Item, label_misfit
 from cml.streams.share_reader import Arrivals, Part, ShareReader
 from cml.streams.shuffle import shuffled_batches
 from cml.training.batches import BatchSource, Step
@@ -52,10 +52,7 @@ class StreamBatches:
             batch_size=own_share.stop - own_share.start,
             buffer=math.ceil(first.stream.buffer / ranks.size),
             make_generator=lambda number: np.random.default_rng((first.seed, number, ranks.rank)),
-            refuse=lambda count: UserError(
-                f"A batch takes {own_share.stop - own_share.start} items, but pass {arrivals.epoch} over the stream "
-                f"gives {count}: make the sampler's batch_size smaller."
-            ),
+            refuse=lambda count: _too_few(count, own_share.stop - own_share.start, arrivals.epoch),
         )
 
     def check(self, step: int) -> None:
@@ -92,10 +89,24 @@ class StreamBatches:
         try:
             return distance.encode([self._reference, *labels])[1:]
         except LabelError as error:
-            raise UserError(
-                f"The label of {names[error.position - 1]} of the stream does not fit the label distance "
-                f"{distance.name!r}: it {error.fault} Mend it, or leave the item out of the stream."
-            ) from None
+            raise label_misfit(names[error.position - 1], distance, error) from None
+
+
+def _too_few(
+    count: int,
+    batch_size: int,
+    epoch: int,  # the number of the pass, from 0
+) -> UserError:
+    """Make the error of a pass that has too few items for a batch."""
+    if count == 0 and epoch > 0:
+        return UserError(
+            "The stream gave its items once, and none when it was read again: a function must return a new iterator at "
+            "each call, so create the generator or open the file inside it; an iterable must start anew at each iter()."
+        )
+    return UserError(
+        f"A batch takes {batch_size} items, but pass {epoch + 1} over the stream gives {count}: make the sampler's "
+        "batch_size smaller."
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,19 @@ def read_shard(path: Path) -> Iterator[dict[str, Any]]:
             else:
                 item[name] = value
         yield item
+
+
+def without_marks(item: Any) -> Any:  # noqa: ANN401 - an item of any kind
+    """An item without the fields that say where it comes from, such as ``__key__``; images as their bytes."""
+    if not isinstance(item, Mapping):
+        return item
+    return {name: encoded_image(value) for name, value in item.items() if not str(name).startswith("__")}
+
+
+def encoded_image(value: Any) -> Any:  # noqa: ANN401
+    """The bytes of an image file that Hugging Face has not decoded; any other value as it is."""
+    is_file = isinstance(value, Mapping) and value.keys() == {"bytes", "path"}
+    return (value["bytes"] or value["path"]) if is_file else value
 
 
 def parse_array(content: bytes) -> NDArray[Any]:

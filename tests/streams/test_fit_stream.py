@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import itertools
+import re
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,14 +192,14 @@ def test_validation_is_by_items_that_are_given() -> None:
     stream = cml.LabelledStream(pairs, buffer=20)
     model = cml.fit(stream, validation=(ROWS[:20], SUMS[:20]), evaluate_every=1, **FAST)
     assert model.history.validation_steps.tolist() == [1, 2, 3]
-    with pytest.raises(UserError, match=r"a stream holds none out: give some by validation=\(inputs, labels\)"):
+    with pytest.raises(UserError, match=r"none are held out of a stream: give them by validation=\(inputs, labels\)"):
         cml.fit(stream, evaluate_every=1, **FAST)
 
 
 def test_what_the_first_items_decide_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     cml.fit(cml.LabelledStream(pairs, buffer=30), **{**FAST, "quiet": False, "workers": 2})
     said = capsys.readouterr().err
-    assert "the first 30 items of the stream give what is fitted" in said
+    assert "are computed from the first 30 items of the stream" in said
     assert "one worker reads the stream: it is not divided into shares" in said
 
 
@@ -211,7 +212,7 @@ def test_a_run_folder_holds_the_model(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "labels": ({"labels": SUMS}, "A stream gives a label with each item.*Got 'labels' with a stream"),
-    "groups": ({"groups": [1] * 60}, r"a stream holds nothing out: give validation=\(inputs, labels\)"),
+    "groups": ({"groups": [1] * 60}, r"no items of a stream are held out: give validation=\(inputs, labels\)"),
     "weights": ({"sample_weight": SUMS}, "'sample_weight' needs all items: let the stream give an item more often"),
     "tune": ({"tune": True}, "'tune' compares heads on all items: take a part of the stream as a list"),
     "frozen": ({"freeze_backbone": True}, "'freeze_backbone'"),
@@ -251,8 +252,65 @@ def test_what_cannot_be_read_again_is_refused() -> None:
 
 def test_a_stream_that_dries_up_is_an_error() -> None:
     passes = iter([[*pairs()], []])
-    with pytest.raises(UserError, match="pass 1 over the stream gives 0"):
+    with pytest.raises(UserError, match="a function must return a new iterator at each call"):
         cml.fit(cml.LabelledStream(lambda: iter(next(passes, [])), buffer=10), **{**FAST, "steps": 20, "workers": 0})
+    opened = pairs()
+    with pytest.raises(UserError, match="a function must return a new iterator at each call"):
+        cml.fit(cml.LabelledStream(lambda: opened, buffer=10), **{**FAST, "steps": 20})
+    sizes = iter([60, 60, 5])
+    with pytest.raises(UserError, match="pass 2 over the stream gives 5: make the sampler's batch_size smaller"):
+        cml.fit(
+            cml.LabelledStream(lambda: itertools.islice(pairs(), next(sizes, 5)), buffer=10), **{**FAST, "steps": 20}
+        )
+
+
+def test_a_stream_is_iterated_over_where_a_list_is_needed() -> None:
+    stream = cml.LabelledStream(Pairs(), buffer=20, shares=3)
+    items = list(stream)
+    assert sorted(label for _, label in items) == sorted(SUMS)
+    assert [label for _, label in items[:16]] == SUMS[: 3 * 16 : 3]  # a chunk of each share by turns
+    model = cml.fit(list(itertools.islice(stream, 40)), **FAST)
+    assert model.embed(ROWS).shape == (60, 128)
+    advice = re.escape("list(itertools.islice(source, 10_000))")
+    for use in (model.evaluate, model.embed):
+        with pytest.raises(UserError, match=f"Got LabelledStream without __len__ instead: .*{advice}"):
+            use(stream)
+
+
+def test_a_function_is_named_as_the_source_of_a_stream() -> None:
+    with pytest.raises(UserError, match=r"to train on the items that it returns, give cml.LabelledStream\(function\)"):
+        cml.fit(pairs, **FAST)
+    with pytest.raises(UserError, match=r"itertools.islice\(function\(\), 10_000\)"):
+        cml.fit(list(pairs()), **FAST).evaluate(pairs)
+
+
+@pytest.mark.parametrize("at", [5, 45])  # among the first items, and after them
+def test_a_broken_image_is_named(at: int) -> None:
+    def opened() -> Iterator[Any]:  # Pillow decodes them when their pixels are needed
+        for number in range(60):
+            content = encoded(number)
+            yield Image.open(io.BytesIO(content[: 60 if number == at else None])), float(number)
+
+    def decoded() -> Iterator[Any]:
+        for image, label in opened():
+            image.load()
+            yield image, label
+
+    options = {**FAST, **PICTURES, "steps": 7}
+    with pytest.raises(UserError, match=f"^The image of item {at} of the stream cannot be read: .*leave the item out"):
+        cml.fit(cml.LabelledStream(opened, buffer=16), **options)
+    with pytest.raises(UserError, match=f"^The stream cannot be read at item {at}: its image cannot be read .OSError"):
+        cml.fit(cml.LabelledStream(decoded, buffer=16), **options)
+
+
+@pytest.mark.parametrize("label", [float("nan"), None])
+def test_a_label_among_the_first_items_is_named(label: Any) -> None:  # noqa: ANN401
+    def shared(share: int, shares: int) -> Iterator[Any]:
+        for number, (row, value) in enumerate(itertools.islice(pairs(), share, None, shares)):
+            yield {"row": row, "sum": label if (share, number) == (1, 3) else value, "__key__": number}
+
+    with pytest.raises(UserError, match=r"^The label of item 3 of share 1 \(3\) of the stream does not fit"):
+        cml.fit(cml.LabelledStream(shared, buffer=30, shares=2), label="sum", **FAST)
 
 
 BROKEN: dict[str, tuple[Any, str]] = {
@@ -260,9 +318,9 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "shape": ((ROWS[0], [1.0, 2.0]), "The label of item 45 of the stream does not fit"),
     "none": ((ROWS[0], None), "The label of item 45 of the stream does not fit"),
     "missing": ((ROWS[0],), "Got a tuple of 1 as item 45 instead"),
-    "input": ((np.ones(4, np.float32), 1.0), r"Item 45 of the data set has the shape \(4,\), others \(3,\)"),
-    "infinite": ((np.float32([1, np.inf, 1]), 1.0), "Item 45 of the data set: column 1 of its input is inf"),
-    "text": (("a text", 1.0), "Item 45 of the data set must be an array or tensor of numbers. Got str"),
+    "input": ((np.ones(4, np.float32), 1.0), r"Item 45 of the stream has the shape \(4,\), others \(3,\)"),
+    "infinite": ((np.float32([1, np.inf, 1]), 1.0), "Item 45 of the stream: column 1 of its input is inf"),
+    "text": (("a text", 1.0), "Item 45 of the stream must be an array or tensor of numbers. Got str"),
 }
 
 
@@ -292,7 +350,7 @@ def test_a_missing_field_and_a_failing_source_are_named() -> None:
         yield from itertools.islice(pairs(), 20)
         yield (ROWS[0],)
 
-    with pytest.raises(UserError, match=r"In the stream, item 45 \(k\): Item 45 of the data set has no field 'sum'"):
+    with pytest.raises(UserError, match=r"^Item 45 \(k\) of the stream has no field 'sum'"):
         cml.fit(cml.LabelledStream(without_field, buffer=16), label="sum", **{**FAST, "steps": 7})
     with pytest.raises(UserError, match=r"The stream cannot be read at item 45 \(OSError: the disk is gone\)"):
         cml.fit(cml.LabelledStream(failing, buffer=16), **{**FAST, "steps": 7})

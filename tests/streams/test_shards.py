@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import tarfile
 from collections.abc import Iterator
@@ -70,6 +71,8 @@ def test_tar_files_are_trained_on(shards: Path) -> None:
     again = cml.fit(stream, image="png", label="json.age", **{**FAST, "workers": 2}, **PICTURES)
     pictures = np.zeros((2, 16, 16, 3), np.uint8)
     assert np.array_equal(model.embed(pictures), again.embed(pictures))
+    listed = list(itertools.islice(stream, 30))  # what is advised where all items are needed
+    assert cml.fit(listed, image="png", label="json.age", **FAST, **PICTURES).form.kind == "images"
     rows = cml.fit(stream, features="npy", label="cls", label_distance="classes", loss="proxy-anchor", **FAST)
     assert rows.form.shape == (3,)
 
@@ -87,7 +90,7 @@ def test_damaged_members_are_named(tmp_path: Path) -> None:
     }
     write_tar(tmp_path / "a.tar", {**good, "77.png": picture(3)[:60], "77.cls": b"1"})
     options: dict[str, Any] = {"label": "cls", "label_distance": "classes", **PICTURES, **FAST}
-    with pytest.raises(UserError, match=r"In the stream, item 20 \(a.tar: 77\): The image number 20"):
+    with pytest.raises(UserError, match=r"The image of item 20 \(a.tar: 77\) of the stream cannot"):
         cml.fit(cml.LabelledStream(tmp_path / "a.tar", buffer=30), **options)
     write_tar(tmp_path / "b.tar", {**good, "77.npy": array_file(np.ones(3))[:-1]})
     with pytest.raises(UserError, match=r"b.tar: 77.npy cannot be read: it holds 23 bytes, and its header says 24"):
@@ -168,7 +171,7 @@ def test_columns_of_numbers_are_one_vector() -> None:
     assert model.embed(pd.DataFrame({"b": [1.0], "a": [2.0]})).shape == (1, 128)
     with pytest.raises(UserError, match="Name the field that holds the inputs"):
         cml.fit(hub_stream(), label="age", **FAST)
-    with pytest.raises(UserError, match="Item 0 of the data set has no field 'c'"):
+    with pytest.raises(UserError, match="Item 0 of share 0 of the stream has no field 'c'"):
         cml.fit(hub_stream(), features=["a", "c"], label="age", **FAST)
 
 
