@@ -90,6 +90,9 @@ class RankingEvaluation:
 
         Args:
             title: The head of the column of means; by default "mean of Q queries".
+
+        Returns:
+            Text of several lines, a measure a line.
         """
         title, intervals = title or f"mean of {len(self.queries):,} queries", self.intervals
         rows = [[name, f"{mean:.4f}", describe_interval(intervals[name])] for name, mean in self.means.items()]
