@@ -118,5 +118,6 @@ def _read_features(parts: Sequence[Inputs], rows: Int64) -> Float32:
     features = np.empty((len(rows), read[0].shape[1]), np.float32)
     features[np.argsort(rows)] = np.concatenate(read)
     features = features[:, np.isfinite(features).all(axis=0)]  # columns without missing numbers
-    centred: Float32 = features - features.mean(axis=0)
-    return centred / np.maximum(features.std(axis=0), np.finfo(np.float32).tiny)
+    spread = np.maximum(features.std(axis=0), np.finfo(np.float32).tiny)
+    standardised: Float32 = (features - features.mean(axis=0)) / spread
+    return standardised
