@@ -10,7 +10,8 @@ from cml.data.input_sources import LabelledInputs
 from cml.errors import UserError
 from cml.streams.item_reader import Item, ItemReader
 from cml.streams.labelled_stream import LabelledStream
-from cml.streams.share_reader import OpenShare, Part, describe_item
+from cml.streams.open_share import OpenShare, describe_item
+from cml.streams.share_reader import Part
 
 
 @dataclass

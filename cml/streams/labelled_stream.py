@@ -11,6 +11,7 @@ import numpy as np
 from torch.utils.data import IterableDataset
 
 from cml.errors import UserError
+from cml.streams.open_share import read_pass
 from cml.streams.tar_shards import read_shard, without_marks
 
 MOST_SHARES = 16  # that are open at a time, unless ``shares`` says otherwise
@@ -89,8 +90,6 @@ class LabelledStream:
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the items of the first pass, those of all shares by turns, with images as files or arrays."""
-        from cml.streams.share_reader import read_pass  # which reads a stream share by share
-
         return map(without_marks, read_pass(self))
 
     @property

@@ -28,7 +28,8 @@ from cml.sampling.epoch_batches import Batch
 from cml.sampling.sampler import Sampler
 from cml.streams.first_items import FirstItems
 from cml.streams.item_reader import Item
-from cml.streams.share_reader import CHUNK, Arrivals, Part, ShareReader
+from cml.streams.open_share import CHUNK
+from cml.streams.share_reader import Arrivals, Part, ShareReader
 from cml.streams.shuffle import shuffled_batches
 from cml.training.config import TrainConfig
 from cml.training.data_workers import shutdown_workers
