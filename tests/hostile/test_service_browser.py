@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -106,6 +107,8 @@ def test_no_text_of_an_answer_runs_or_breaks_it(
         assert page.title() == ""
     for text in service.texts:
         page.goto(f"{service.address}/{text[:500].encode(errors='replace').decode()}".replace("\0", ""))
+        if urlsplit(page.url).path == "/docs":  # a text that begins a query or a fragment leads to the start
+            continue
         assert page.evaluate("document.contentType") == "application/json"
         assert page.title() == ""
     assert seen == []

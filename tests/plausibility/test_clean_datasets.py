@@ -291,6 +291,7 @@ REAL: dict[str, tuple[str, str, Options]] = {
     "coco_captions": ("coco_mini", "source", {}),
     "zind_layouts": ("zind_layouts", "source", {}),
 }
+IN_ORDER = {"zind_layouts"}  # neighbours in the file show one room
 
 
 @pytest.mark.parametrize("source", REAL)
@@ -299,7 +300,8 @@ def test_real_datasets_raise_nothing(
 ) -> None:
     name, setting, options = REAL[source]
     cml.prepare(source, tmp_path / "set", **{setting: real_data(name), **options})
-    assert check(tmp_path / "set", capsys) == []
+    found = [finding.partition(":")[0] for finding in check(tmp_path / "set", capsys)]
+    assert found == ["near-in-order"] * (source in IN_ORDER)
 
 
 def test_a_recorded_drive_raises_nothing(

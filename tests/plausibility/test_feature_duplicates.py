@@ -161,7 +161,8 @@ def test_real_data_raises_nothing(
     cml.features(tmp_path / "set", backbone="small-cnn", weights="none", out=store, image_size=(32, 32), quiet=True)
     capsys.readouterr()
     assert main(["check", str(tmp_path / "set"), "--json", "--features", str(store), "--skip", "unknown-words"]) == 0
-    assert json.loads(capsys.readouterr().out)["findings"] == []
+    found = [finding["rule"] for finding in json.loads(capsys.readouterr().out)["findings"]]
+    assert found == ["near-in-order"] * (source == "zind_layouts")  # neighbours in the file show one room
 
 
 def test_a_store_of_other_items_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
