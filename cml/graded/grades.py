@@ -6,6 +6,7 @@ Memory is O(judged pairs).
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -356,8 +357,8 @@ class Grades:
         relevant = self.gains >= least
         if not relevant.any():
             raise UserError(f"No grade is at least {least:g}: the largest is {self.gains.max():g}. Give a smaller one.")
-        binary = object.__new__(Grades)
-        vars(binary).update(vars(self), gains=relevant.astype(np.float64), _rule=None)
+        binary = copy.copy(self)
+        binary.gains, binary._rule = relevant.astype(np.float64), None
         binary.distances, binary.distance_unjudged = _apply_rule(binary.gains, self.unjudged, None)
         return binary
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from cml.array_types import Float64
 from cml.errors import UserError
-from cml.retrieval.mean_interval import mean_intervals
+from cml.retrieval.mean_interval import LEVEL, estimate_means, mean_intervals
 from cml.retrieval.text_table import align_columns
 
 _FEW = 0.5  # share of the first documents with a grade below which a remark is printed
@@ -113,24 +114,31 @@ class RankingDifference(RankingEvaluation):
     @property
     def verdict(self) -> str:
         """Whether the first ranking is "better" or "worse" by the first measure, or a difference is "not shown"."""
-        low, high = self.intervals[self.measures[0]]
-        return "better" if low > 0 else "worse" if high < 0 else "not shown"
+        return _judge(*self.intervals[self.measures[0]])
 
     @property
     def remarks(self) -> list[str]:
         """The verdict in a sentence."""
         return [f"The first ranking against the second: {self.describe()}."]
 
-    def describe(self) -> str:
-        """The difference of the first measure, its interval and the verdict."""
-        main = self.measures[0]
-        low, high = self.intervals[main]
+    def describe(
+        self,
+        choices: int = 1,  # differences among which this one was chosen by the same queries
+    ) -> str:
+        """The difference of the first measure, an interval that holds for all choices (Bonferroni), and the verdict."""
+        level = 1 - (1 - LEVEL) / choices
+        low, high = estimate_means(self.values[None, :, :1]).intervals(level)[0].tolist()
         interval = "" if np.isnan(low) else f" ({low:+.4f} to {high:+.4f})"
-        return f"{self.means[main]:+.4f}{interval}: {self.verdict}"
+        return f"{self.means[self.measures[0]]:+.4f}{interval}: {_judge(low, high)}"
 
     def __str__(self) -> str:
         """A table of the differences, and the verdict."""
         return "\n".join([self.table(f"first less second, {len(self.queries):,} queries"), *self.remarks])
+
+
+def _judge(low: float, high: float) -> Literal["better", "worse", "not shown"]:
+    """What an interval says of a difference."""
+    return "better" if low > 0 else "worse" if high < 0 else "not shown"
 
 
 def describe_interval(ends: tuple[float, float]) -> str:

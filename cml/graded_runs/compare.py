@@ -80,11 +80,12 @@ def run(arguments: Sequence[str]) -> None:
     write_json(options.out / "comparison_grades.json", with_format(result))
     details = [*compared.describe_losses(), *differences(rows)]
     counting = describe_counting(rows, condensed=options.condensed)
-    lines = [verdict, "", *(["```text", short_table(rows), "```"]), "", *counting, *details, ""]
+    said = [verdict, *compared.remarks]
+    lines = [*said, "", "```text", short_table(rows), "```", "", *counting, *details, ""]
     (options.out / "table.md").write_text("\n".join(lines), encoding="utf-8")
     where = f"all figures: {options.out / 'comparison_grades.json'}"
     more = details if options.details else ["--details lists the differences of all rows."]
-    show(result, verdict, "", short_table(rows), "", *counting, *more, where, as_json=options.json)
+    show(result, *said, "", short_table(rows), "", *counting, *more, where, as_json=options.json)
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,27 @@ class ComparedGrades:
 
     @property
     def verdict(self) -> str:
-        """The best row of grades against the best row of cuts, both chosen in hindsight, in one line."""
+        """The best row of grades against the best row of cuts, both chosen by these queries, in one line."""
         best, cut = self._best(is_cut=False), self._best(is_cut=True)
         if cut is None or best is None:
             return "The grades have two levels, as a cut does: there is no cut to compare with."
-        return f"Grades against the best cut: {self.rows[best.name].compare(self.rows[cut.name]).describe()}."
+        return f"Grades against the best cut: {self.rows[best.name].compare(self.rows[cut.name]).describe(self.pairs)}."
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs of a row of grades and one of cuts, among which the verdict chooses."""
+        cuts = sum(variant.cut is not None for variant in self.variants)
+        return cuts * (len(self.variants) - cuts)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the verdict allows for."""
+        if self.pairs < 2:
+            return []
+        return [f"Its interval allows for the choice of both rows among {self.pairs} pairs by the same queries."]
 
     def describe_losses(self) -> list[str]:
-        """The same for each loss, with the names of the rows."""
+        """The same for each loss, with the names of the rows; intervals do not allow for the choice of the rows."""
         lines = []
         for loss in dict.fromkeys(variant.loss for variant in self.variants):
             best, cut = self._best(is_cut=False, loss=loss), self._best(is_cut=True, loss=loss)

@@ -23,7 +23,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.item_influences import Effects, ItemInfluences
 from cml.retrieval.item_units import ItemUnits
 from cml.retrieval.mean_interval import item_intervals
-from cml.retrieval.metric_result import MetricResult
+from cml.retrieval.metric_result import MetricResult, Over
 from cml.retrieval.metrics import Metric, cut_options, make_metrics
 from cml.retrieval.metrics.all_queries import SCORE_K, AllQueriesMetric, QueryTable
 from cml.retrieval.metrics.hit import choose_hit_neighbors
@@ -158,7 +158,7 @@ def evaluate(
         "best": influences.select((-1, 1)),
     }
     table = QueryTable(measured, blocks.comparable, blocks.chance, blocks.best, of_terms, blocks.best_k, vectors)
-    results = _summarize(metrics, table, names, kept)
+    results = _summarize(metrics, table, names, kept, "groups" if units.are_groups else "items")
     ties = {name: int(tied.sum()) for name, tied in zip(rankers, blocks.tied, strict=True) if tied.any()}
     return Evaluation(
         rows=results,
@@ -469,7 +469,7 @@ def _largest_score_k(columns: Sequence[str]) -> int:
 
 
 def _summarize(
-    metrics: Sequence[Metric], table: QueryTable, names: Sequence[str], measured: ItemInfluences
+    metrics: Sequence[Metric], table: QueryTable, names: Sequence[str], measured: ItemInfluences, drawn: Over
 ) -> dict[str, dict[str, MetricResult]]:
     """Means and intervals: ranker name -> column -> result, the columns in the order of the metrics."""
     results: dict[str, dict[str, MetricResult]] = {name: {} for name in names}
@@ -508,7 +508,7 @@ def _summarize(
                     high,
                     values.shape[-1] - int(counts[row, place]),
                     metric.info,
-                    "items" if has_effects else "queries",
+                    drawn if has_effects else "queries",
                     None if given is None else tuple(given[row, place].tolist()),
                     influences.select((row, place)),
                 )

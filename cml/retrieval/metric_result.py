@@ -12,7 +12,7 @@ from cml.array_types import Float64
 from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.metrics import LABEL_DISTANCE, MetricInfo, describe
 
-Over = Literal["items", "queries"]
+Over = Literal["items", "groups", "queries"]
 GIVEN_GALLERY = ", given this gallery"  # ends what is said of an interval in which gallery items do not count
 
 
@@ -28,9 +28,9 @@ class MetricResult:
         high: Upper end.
         undefined: Number of queries left out.
         own_info: Direction, unit and note, as the evaluation had them; None for what is registered under the name.
-        over: What the interval is over: "items", each as a query, in the gallery or as both, or "queries", given the
-            gallery.
-        given_gallery: The 95 % interval given the gallery, where that has items of its own and ``over`` is "items".
+        over: What the interval is over: "items", each as a query, in the gallery or as both; "groups" of them, where
+            these are known; or "queries", given the gallery.
+        given_gallery: The 95 % interval given the gallery, where that has items of its own and they count in the other.
         influences: What each item does to the mean, of shape (); None if it was not saved.
 
     Example:
@@ -117,7 +117,7 @@ class MetricResult:
             values["given_gallery"] = given_gallery
         if per_query:
             values["per_query"] = none_for_nan(self.per_query.tolist())
-            if self.influences is not None and self.over == "items" and math.isfinite(self.mean):
+            if self.influences is not None and self.over != "queries" and math.isfinite(self.mean):
                 values["influences"] = self.influences.to_json()
         return values
 
@@ -126,13 +126,16 @@ def drawn_items(results: Iterable[MetricResult]) -> tuple[str, str]:
     """What the intervals of a table are over, and a sentence on those that are over queries where others are not."""
     names: set[str] = set()
     over_queries: dict[str, None] = {}
+    drawn = "items"
     for result in results:
+        if result.over == "groups":
+            drawn = "groups of items"
         names.add(result.name)
         if result.over == "queries" and not math.isnan(result.low):
             over_queries[result.name] = None
     if over_queries and len(over_queries) == len(names):
         return f"queries{GIVEN_GALLERY}", ""
-    return "items", f"Intervals over queries{GIVEN_GALLERY}: {', '.join(over_queries)}." if over_queries else ""
+    return drawn, f"Intervals over queries{GIVEN_GALLERY}: {', '.join(over_queries)}." if over_queries else ""
 
 
 def none_for_nan(values: Iterable[float]) -> list[float | None]:

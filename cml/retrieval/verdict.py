@@ -14,6 +14,7 @@ from cml.retrieval.reference_rows import RANDOM
 from cml.retrieval.results import Evaluation
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences
+_FEW_GROUPS = 20  # the interval of a mean over them is +- 0.5 standard deviations of groups
 NEAR_ORACLE = 0.99  # of the way from chance to the oracle: more items or another head can add 1 % of it at most
 NO_DIFFERENCE = "no clear difference from"
 _FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
@@ -82,9 +83,10 @@ def with_verdict(
             f"nearly as good as the oracle ({ours.mean:.3g} against {oracle:.3g}), so little is left to gain"
         )
         parts.append(cautions[-1])
-    if evaluation.queries < FEW_QUERIES:
+    counted = _count_few(evaluation.queries, ours)
+    if counted:
         few = "too few to show small differences" if sentences[NO_DIFFERENCE] else "few"
-        cautions.append(f"{evaluation.queries} queries are {few}")
+        cautions.append(f"{counted} are {few}")
         parts.append(cautions[-1])
         if few == "few":
             parts.append("the size of the difference is uncertain")
@@ -103,6 +105,14 @@ def with_verdict(
             ]
         ),
     )
+
+
+def _count_few(queries: int, result: MetricResult) -> str:
+    """Count the queries, or their groups where these count, if they are few; "" if they are many."""
+    groups = int(result.influences.known) if result.over == "groups" and result.influences is not None else None
+    if groups is not None and groups < _FEW_GROUPS:
+        return f"{groups} groups of queries"
+    return f"{queries} queries" if queries < FEW_QUERIES else ""
 
 
 def _capitalize(sentence: str) -> str:

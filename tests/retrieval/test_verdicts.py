@@ -370,3 +370,18 @@ def test_queries_without_a_gallery_measure_nothing(queries: int, start: str) -> 
     assert size_verdict(queries, 0, "Mend it.").startswith(start)
     assert size_verdict(queries, 0, "Mend it.").endswith("nothing can be measured. Mend it.")
     assert "±" in size_verdict(queries, 1)
+
+
+@pytest.mark.parametrize(("groups", "said"), [(6, "6 groups of queries are "), (25, "")])
+def test_intervals_over_groups_say_so_and_few_groups_are_named(groups: int, said: str) -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(200, 3))
+    labels = inputs[:, 0] + 0.1 * rng.normal(size=200)
+    model = cml.fit(inputs[:80], labels[:80], steps=2, sampler="random(batch_size=32)", quiet=True)
+    found = model.evaluate(inputs[80:], labels[80:], groups=np.arange(120) % groups)
+    assert "95 % interval over groups of items]" in str(found)
+    assert found.rows["embedding"]["score@10"].over == "groups"
+    assert ("groups of queries" in found.verdict) == bool(said)
+    assert said in found.verdict
+    alone = model.evaluate(inputs[80:], labels[80:])
+    assert "95 % interval over items]" in str(alone)
