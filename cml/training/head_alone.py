@@ -11,7 +11,7 @@ from cml.data.images import Images
 from cml.data.input_form import InputForm, Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
-from cml.feature_store.frozen_features import frozen_features, frozen_rows, stored_features
+from cml.feature_store.frozen_features import frozen_rows, stored_features
 from cml.feature_store.store import FeatureStore
 from cml.losses.label_distance_loss import finite_sample
 from cml.losses.log_ratio import fit_floor, fit_label_exponent
@@ -173,15 +173,11 @@ def freeze_backbone(
     network = FrozenNetwork(model)
     if isinstance(inputs, Features):
         return network, inputs
-    paths = inputs.paths if isinstance(inputs, Images) else None
     if store:
+        paths = inputs.paths if isinstance(inputs, Images) else None
         if paths is None:
             raise UserError("'features' are found by the files of images: give the inputs as paths.")
         return network, stored_features(FeatureStore.open(store), model, paths)
-    if paths is not None:
-        return network, Vectors(
-            ranks.compute_rows(len(inputs), lambda rows: frozen_features(model, paths[rows], bar=bar))
-        )
     return network, Vectors(
         ranks.compute_rows(len(inputs), lambda rows: frozen_rows(model, inputs.subset(rows), bar=bar))
     )
