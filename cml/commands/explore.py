@@ -48,7 +48,8 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Explore, arguments, prog="cml explore")
     for folder in options.runs:
         check_run_folder(folder)
-    from cml.doors.run import by_title, explore_runs, open_run
+    from cml.doors.run import open_run
+    from cml.doors.run_explorer import by_title, explore_runs
     from cml.errors import UserError
     from cml.explore.explore_items import EXPLORER, SQUARE, ExploreOptions
 

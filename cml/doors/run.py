@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from cml.checks.advice import advise, render_command
-from cml.checks.audit_list import AUDIT, AuditList, audit_items
-from cml.checks.calibrate_items import KnownItems, calibrate_items
-from cml.checks.proposals import ProposalList, propose_items
-from cml.console.messages import say
 from cml.data.image_list import ImageList
-from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.distances import LabelDistance
+from cml.doors import run_checks, run_explorer
 from cml.doors.dataset_report import describe_held_out, published_recall_ks, published_recall_within, with_ceiling
 from cml.doors.evaluate_items import Report, evaluate_items, own_rows
 from cml.doors.judged_report import PAIRS, find_label_signals, with_pairs
@@ -29,11 +25,9 @@ from cml.errors import DataError, UserError
 from cml.items.label_inputs import label_split
 from cml.models import Backbone
 from cml.option_types import check_options
-from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.embeddings import EMBEDDING
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.results import Evaluation
-from cml.retrieval.saved_calibration import save_calibration
 from cml.retrieval.verdict import Standing, main_metric
 from cml.storage.json_file import write_json
 from cml.trackers import Tracker
@@ -42,8 +36,6 @@ from cml.training.run_folder import EVALUATION
 from cml.training.train_options import complete_options
 
 if TYPE_CHECKING:
-    from cml.explore.explore_items import ExploreOptions
-    from cml.explore.explorer import Explorer
     from cml.export.captioning import CaptioningFeatures
     from cml.export.onnx_graph import OnnxExport
     from cml.protocols import Protocol, ProtocolResult
@@ -167,83 +159,6 @@ class Run(TrainedRun):
             recall_within=recall_within / self.report.factor,
         )
 
-    def calibrate(self, *, level: float = LEVEL, seed: int = 0) -> Calibration:
-        """Learn from the queries of the dataset what label distance an embedding distance means.
-
-        They are searched in the gallery, or among each other where they are the gallery. ``cml search`` shows what is
-        kept in calibration.json of the run folder. Queries that are copies of training items are left out.
-
-        Args:
-            level: The share of label distances that the intervals should contain.
-            seed: Random seed of the split of the queries into two halves.
-
-        Returns:
-            The calibration, in the unit in which label distances are reported.
-
-        Raises:
-            UserError: There are fewer than 30 queries that were not trained on, or labels that do not differ.
-        """
-        mend = "Hold out others."
-        if self.dataset.info.queries_are_known:
-            mend = "The split is by judgements: prepare the dataset with --split items."
-        trained = digest_items(self.dataset.split("train").inputs, MOST_DIGESTED)
-        known, (factor, unit) = KnownItems(trained, place=str(self.dataset.folder), mend=mend), self.report
-        gallery = None if self.gallery is self.queries else self.gallery
-        calibration = calibrate_items(
-            self, self.queries, gallery, known, level=level, seed=seed, factor=factor, unit=unit
-        )
-        save_calibration(self.folder, calibration, self.model.network)
-        return calibration
-
-    def audit(self, *, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
-        """Find the labels of the dataset that disagree with those of similar items, perhaps wrong ones.
-
-        Items are compared by frozen features, as ``cml evaluate`` has a row of; see ``cml.checks.audit``. The list is
-        kept in audit.csv of the run folder, and the explorer has its scores as a colour.
-
-        Args:
-            splits: Which items: train, query, gallery; all when none are given, or train where the queries are training
-                items again.
-            seed: Random seed.
-
-        Returns:
-            The list: ``suspects`` names the items, the label most likely to be wrong first.
-
-        Raises:
-            UserError: There are no frozen features, fewer than 30 items, or labels that do not differ.
-        """
-        if self.dataset.info.queries_are_known and not splits:
-            splits = ("train",)  # it has most judgements
-        items = self.items(splits)
-        listed = audit_items(self, items.label(self.open_inputs), items.describe(self.task, self.report), seed=seed)
-        listed.save(self.folder / AUDIT)
-        return listed
-
-    def propose(self, pool: Path | str, count: int = 50) -> ProposalList:
-        """Choose the items of a pool that are worth labelling next: each is far from all that have a label.
-
-        All items of the dataset count as labelled. ``cml.Model.propose`` takes items that are in memory, and says how
-        they are chosen.
-
-        Args:
-            pool: Folder of images, a .npy file of vectors, or a prepared dataset, whose labels are not read.
-            count: How many items to choose.
-
-        Returns:
-            The list, the first item to label first.
-
-        Raises:
-            UserError: The pool holds fewer items, or others than the model takes.
-            DataError: An image cannot be read.
-        """
-        listed = ImageList.open(pool)
-        listed.check_kind(self.form)
-        inputs = listed.inputs(0, len(listed)) if listed.rows else self.open_inputs(listed.paths)
-        chosen = propose_items(self, inputs, self.items().label(self.open_inputs).inputs, count)
-        if len(chosen.items) < count:
-            say(f"{len(chosen.items)} of the {len(listed)} items of the pool have no label yet.")
-        return ProposalList([listed.item_ids[item] for item in chosen.items.tolist()], chosen.distances.tolist())
-
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help an embedding that is not better than its references."""
         if standing.is_good or not self.frozen or self.distance.is_partial:
@@ -291,67 +206,6 @@ class Run(TrainedRun):
             raise UserError(f"{against.folder} was trained on another dataset than {self.folder} ({why}).")
         return write_retrieval_report(self, baselines, queries=queries, k=k, thumbnail=thumbnail, table=table)
 
-    def explore(
-        self,
-        *others: Run,
-        beside: Sequence[str] = ("frozen", "oracle"),
-        splits: Sequence[str] = (),
-        maps: Sequence[str] = (),
-        count: int = 10_000,
-        path: Path | str | None = None,
-    ) -> Explorer:
-        """Write explorer.html into the run folder: maps, neighbours and pairs by embedding and by label.
-
-        It is one file that needs no network. As the last line of a notebook's cell it is shown in place.
-
-        Args:
-            *others: Further runs on the same dataset, a tab each.
-            beside: Further tabs: ``frozen``, features of a frozen ImageNet network, and ``oracle``, the labels.
-            splits: Which items: train, query, gallery; all when none are given, or query where the queries are training
-                items again.
-            maps: Maps of each embedding: pca, tsne, umap; pca and, if it is installed, tsne when none are given.
-            count: Maximum number of items (random subset). With more than 10,000, the pictures are written to a folder
-                beside the page.
-            path: Where to write the page instead.
-
-        Returns:
-            The page.
-
-        Raises:
-            UserError: an unknown map or tab, a map whose package is not installed, runs on different datasets.
-        """
-        from cml.explore.explore_items import EXPLORER, ExploreOptions
-
-        place = self.folder / EXPLORER if path is None else Path(path)
-        return explore_runs(by_title([self, *others]), place, ExploreOptions(beside, splits, maps, count))
-
-    def square(
-        self, path: Path, grid: str, *, splits: Sequence[str] = (), map_name: str = "tsne", side: int = 48
-    ) -> Path:
-        """Write pictures of the dataset on a grid, each near its place on a map; see ``write_items_square``.
-
-        Args:
-            path: Where to write the PNG.
-            grid: Columns and rows, as in "60x40".
-            splits: Which items: train, query, gallery; all if there are none.
-            map_name: The map that gives the places: pca, tsne or umap.
-            side: Size of a picture in pixels.
-
-        Returns:
-            The file.
-
-        Raises:
-            UserError: The grid is too large, or the map is unknown or its package not installed.
-        """
-        from cml.explore.explore_items import write_items_square
-        from cml.explore.picture_grid import grid_size
-
-        columns, rows = grid_size(grid)
-        items = self.items(splits, count=columns * rows)
-        shown = items.present(self.task, self.report, channels=self.form.channels)
-        labelled = items.label(self.open_inputs)
-        return write_items_square(self, labelled, shown, path, (columns, rows), map_name=map_name, side=side)
-
     def export_onnx(self, out: Path | str) -> OnnxExport:
         """Write the model as an ONNX graph, checked against torch.
 
@@ -397,13 +251,19 @@ class Run(TrainedRun):
         Returns:
             The manifest.
         """
-        from cml.data.image_list import ImageList
         from cml.export.captioning import CaptioningFeatures, export_captioning
         from cml.export.trunk import open_trunk
 
         trunk = open_trunk(str(self.folder), device=str(self.model.network.mean.device))
         image_list, features = ImageList.open(Path(images)).with_coco_ids(None), features or CaptioningFeatures()
         return export_captioning(trunk.model, image_list, Path(out), features, trunk=trunk.title, skip_bad=skip_bad)
+
+    # what capabilities add: each method stands in the file of its capability
+    calibrate = run_checks.calibrate
+    audit = run_checks.audit
+    propose = run_checks.propose
+    explore = run_explorer.explore
+    square = run_explorer.square
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.config.train.method}, {self.model!r})"
@@ -453,30 +313,3 @@ def open_run(
         allow_download=allow_download,
         features=features,
     )
-
-
-def by_title(runs: Sequence[Run]) -> dict[str, Run]:
-    """Runs by the name of their method, or that and the folder's where several have it."""
-    names = [run.config.train.method for run in runs]
-    return {
-        name if names.count(name) == 1 else f"{name} {run.folder.name}": run
-        for name, run in zip(names, runs, strict=True)
-    }
-
-
-def explore_runs(opened: Mapping[str, Run], path: Path, options: ExploreOptions) -> Explorer:
-    """Write the explorer of runs on one dataset."""
-    from cml.explore.explore_items import explore_items
-    from cml.explore.maps import check_maps
-
-    check_maps(tuple(options.maps))
-    first = next(iter(opened.values()))
-    for other in opened.values():
-        if other.dataset.fingerprint != first.dataset.fingerprint:
-            raise UserError(f"{other.folder} was trained on another dataset than {first.folder}.")
-    items = first.items(options.splits, count=options.count, seed=options.seed)
-    audit = first.folder / AUDIT
-    shown = items.present(
-        first.task, first.report, channels=first.form.channels, audit=audit if audit.exists() else None
-    )
-    return explore_items(opened, items.label(first.open_inputs), shown, path, options)

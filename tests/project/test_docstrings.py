@@ -106,6 +106,11 @@ def test_what_users_call_is_documented_in_full(package: str) -> None:
     assert not wrong
 
 
+def _first(node: ast.FunctionDef) -> str:
+    """The name of the first parameter; "" for none."""
+    return node.args.args[0].arg if node.args.args else ""
+
+
 def _missing(file: str, name: str, node: ast.FunctionDef | ast.ClassDef) -> list[str]:
     """What the docstring of a public name lacks; a class gives the example for its methods."""
     thing, (outer, dot, _) = _public()[file, name], name.rpartition(".")
@@ -116,7 +121,8 @@ def _missing(file: str, name: str, node: ast.FunctionDef | ast.ClassDef) -> list
     text = "\n".join(part.get(head, "") for part in parts for head in ("Args", "Attributes"))
     named = {*re.findall(r"^\*{0,2}(\w+)\b[^:\n]*:", text, re.MULTILINE), *docstrings.field_texts(thing)}
     has_example = any({"Example", "Examples"} & {*part} for part in parts)
-    missing = [] if dot or has_example or thing in _made_by_name() else ["Example"]
+    is_method = bool(dot) or (isinstance(node, ast.FunctionDef) and _first(node) == "self")  # in a file of its own
+    missing = [] if is_method or has_example or thing in _made_by_name() else ["Example"]
     if isinstance(node, ast.ClassDef):
         if inspect.isabstract(thing) or getattr(thing, "_is_protocol", False) or issubclass(thing, BaseException):
             return []
