@@ -1,5 +1,6 @@
 """What is suspicious about a prepared dataset, by its values and by the label distance that its task takes."""
 
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -58,16 +59,10 @@ def _find_in_features(dataset: PreparedDataset) -> list[Finding]:
 
 def _find_in_order(dataset: PreparedDataset) -> Iterator[Finding]:
     """Queries that have near copies in the gallery by the order of the file; of groups, these are known."""
-    distance = _label_distance(dataset)
+    distance = find_label_distance(dataset)
     queries, gallery = dataset.split("query"), dataset.split("gallery")
-    if dataset.info.group_column or distance is None or not len(queries):
-        return
-    try:
-        classes = distance.fit(queries.labels).class_names(distance.encode(queries.labels[:1]))
-    except UserError:  # faults of labels are found elsewhere
-        return
-    if classes is not None:  # whose items may be as near to each other as copies
-        return
+    if dataset.info.group_column or distance is None or has_classes(distance, queries.labels, default=True):
+        return  # items of one class may be as near to each other as copies
     open_inputs, is_gallery = open_at((8, 8)), dataset.info.queries_are_gallery
     others = None if is_gallery else open_inputs(gallery.inputs)
     what = name_copies_in_order(open_inputs(queries.inputs), others, dataset.places_of_test_items)
@@ -75,7 +70,18 @@ def _find_in_order(dataset: PreparedDataset) -> Iterator[Finding]:
         yield Finding("near-in-order", what, MEND, len(queries), len(queries))
 
 
-def _label_distance(dataset: PreparedDataset) -> LabelDistance | None:
+def has_classes(distance: LabelDistance, labels: Sequence[Any], *, default: bool = False) -> bool:
+    """Whether labels are classes; the default where that is unknown: faults of labels are found elsewhere."""
+    if not len(labels):
+        return default
+    try:
+        with warnings.catch_warnings(action="ignore"):  # training warns of labels that are left out
+            return distance.fit(labels[:1]).class_names(distance.encode(labels[:1])) is not None
+    except UserError:
+        return default
+
+
+def find_label_distance(dataset: PreparedDataset) -> LabelDistance | None:
     """The label distance that the task of a dataset takes; None where it cannot be made here."""
     if dataset.info.task not in tasks.names():
         return None
@@ -88,7 +94,7 @@ def _label_distance(dataset: PreparedDataset) -> LabelDistance | None:
 
 def _count_words(dataset: PreparedDataset) -> CountedWords | None:
     """Count the words of a dataset's captions; None of labels that are no captions, or without word vectors."""
-    distance = _label_distance(dataset)
+    distance = find_label_distance(dataset)
     if distance is None or not _is_of_captions(distance):
         return None
     roles = ("train", "query") if dataset.info.queries_are_gallery else ("train", "query", "gallery")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cml import data_prep, tasks
+from cml import tasks
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import Dataset, show
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
@@ -15,9 +15,7 @@ from cml.errors import DataError, shorten_message
 from cml.plausibility.finding import Finding, Rule
 
 if TYPE_CHECKING:
-    from cml.data.dataset_info import DatasetInfo
-
-_LARGEST_QUERY_FRACTION = 0.5  # that is advised where queries have a gallery of their own
+    pass
 
 
 @dataclass(frozen=True)
@@ -36,35 +34,12 @@ class Check:
     """Print the problems and findings as JSON."""
 
 
-def more_queries(info: DatasetInfo) -> str:  # a sentence; "" where no option of its source gives more
-    """Say how a dataset would get more queries."""
-    from cml.retrieval.verdict import FEW_QUERIES
-
-    settings, source = info.made_with.get("settings", {}), info.made_with.get("source")
-    if not info.queries_are_gallery and source in data_prep.names():
-        entry: Any = data_prep.registry.entry(source)
-        if "query_fraction" in entry.whole_fractions:
-            others = "all others of other groups" if info.group_column else "all others"
-            return f"Prepare it with --query-fraction 1: each test item is then a query, searched among {others}."
-    recorded = {"query_fraction": "--query-fraction", "test_fraction": "--test-fraction", "count": "--count"}
-    options = [option for name, option in recorded.items() if name in settings]
-    has_most_queries = info.queries_are_gallery or settings.get("query_fraction", 0.0) >= _LARGEST_QUERY_FRACTION
-    if has_most_queries and "--query-fraction" in options:
-        options.remove("--query-fraction")
-    if options[:1] == ["--test-fraction"] and sum(info.counts.values()) < 2 * FEW_QUERIES:
-        return "Collect more items: half of these would be too few queries, too."
-    if options[:1] == ["--query-fraction"]:
-        return f"Prepare it with --query-fraction {_LARGEST_QUERY_FRACTION}."
-    return f"Prepare it with a larger {options[0]}." if options else ""
-
-
 def run(arguments: Sequence[str]) -> None:
     """Print every problem, one per line; exit code 2 if there is one. Suspicious data is said, but is no problem."""
     options = parse(Check, arguments, prog="cml check")
     from cml.data.check_dataset import check_dataset, describe_constant_columns
     from cml.data.prepared import PreparedDataset
     from cml.plausibility.image_rules import Thumbnails
-    from cml.retrieval.verdict import size_verdict
 
     features = None
     if options.features is not None:
@@ -78,6 +53,7 @@ def run(arguments: Sequence[str]) -> None:
     findings: list[Finding] = []
     if not problems:
         from cml.checks.dataset_findings import find_suspicious  # which imports torch
+        from cml.checks.test_size import judge_test_size
 
         dataset = PreparedDataset.open(options.data)
         # also where labels are refused, for it may say why
@@ -86,7 +62,6 @@ def run(arguments: Sequence[str]) -> None:
 
         problems = find_label_faults(options.data)
     if not problems:
-        gallery, advice = len(dataset.split("gallery")) - dataset.info.queries_are_gallery, more_queries(dataset.info)
         constant = describe_constant_columns(dataset)
         if dataset.info.queries_are_known:
             known = (
@@ -95,9 +70,7 @@ def run(arguments: Sequence[str]) -> None:
             )
         rules = {finding.rule for finding in findings}
         ties = "" if "constant-labels" in rules else describe_ties(options.data)
-        verdict = size_verdict(len(dataset.split("query")), gallery, advice)
-        if "lone-queries" in rules:  # which says that nothing can be measured
-            verdict = f"Verdict: {advice}" if advice else ""
+        verdict = judge_test_size(dataset, is_measurable="lone-queries" not in rules)
     problems = list(map(shorten_message, problems))
     suspicious = [shorten_message(f"Suspicious: {finding}") for finding in findings]
     result = {

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cml import data_prep
 from cml.checks.dataset_findings import find_suspicious
+from cml.checks.test_size import judge_test_size
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.dataset_source import DatasetSource
@@ -52,4 +53,6 @@ def prepare_source(source: DatasetSource, out: Path, *, skip_bad: bool = False) 
     dataset = source.prepare(out, skip_bad=skip_bad)
     for finding in find_suspicious(dataset):  # cml check looks at the images as well
         say(shorten_message(f"Suspicious: {finding}"))
+    if few := judge_test_size(dataset):
+        say(few)
     return dataset

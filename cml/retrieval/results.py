@@ -48,6 +48,10 @@ class _SavedResult(TypedDict):
     influences: NotRequired[_SavedInfluences]
 
 
+class _SavedGain(_SavedResult):
+    metric: str
+
+
 class _SavedInfo(TypedDict):
     higher_is_better: bool
     unit: str
@@ -70,6 +74,7 @@ class _Saved(TypedDict):
     repeated_questions: NotRequired[Count]
     verdict: NotRequired[str]
     headline: NotRequired[str]
+    gains: NotRequired[dict[str, _SavedGain]]
     ties: NotRequired[dict[str, Count]]
     metrics: NotRequired[dict[str, _SavedInfo]]
     rows: dict[str, dict[str, _SavedResult]]
@@ -99,6 +104,8 @@ class Evaluation:
         verdict: What the figures say, where embeddings were evaluated, with what to do next; "" of rankers.
         headline: The verdict in two lines: how the embedding stands beside each reference, and the greatest caution or
             what to do next.
+        gains: Row name -> how much better the embedding is than that row in the metric of the verdict, paired by items
+            or groups; above 0 is better. The verdict says on which side of 0 the interval of each lies.
 
     Example:
         >>> from cml import distances
@@ -126,6 +133,7 @@ class Evaluation:
     repeated_questions: int = 0
     verdict: str = ""
     headline: str = ""
+    gains: Mapping[str, MetricResult] = field(default_factory=dict)
 
     @property
     def distance_unit(self) -> str:
@@ -142,13 +150,15 @@ class Evaluation:
         Returns:
             The evaluation in that unit.
         """
-        rows = self.rows
+        rows, gains = self.rows, self.gains
         if factor != 1:
             rows = {
                 ranker: {name: result.scale(factor) for name, result in row.items()} for ranker, row in rows.items()
             }
+            gains = {ranker: gain.scale(factor) for ranker, gain in gains.items()}
         reported_unit = "" if factor == 1 and unit == self.unit else unit
-        return replace(self, rows=rows, reported_unit=reported_unit, recall_within=factor * self.recall_within)
+        recall_within = factor * self.recall_within
+        return replace(self, rows=rows, gains=gains, reported_unit=reported_unit, recall_within=recall_within)
 
     def to_json(self, *, per_query: bool | Collection[str] = False) -> dict[str, Any]:
         """Give the evaluation as JSON can hold it, NaN as null.
@@ -169,7 +179,8 @@ class Evaluation:
             ranker: {name: result.to_json(per_query=name in names) for name, result in row.items()}
             for ranker, row in self.rows.items()
         }
-        return {**values, "ties": dict(self.ties), "metrics": metrics, "rows": rows}
+        gains = {ranker: {"metric": gain.name, **gain.to_json()} for ranker, gain in self.gains.items()}
+        return {**values, "ties": dict(self.ties), "gains": gains, "metrics": metrics, "rows": rows}
 
     @classmethod
     def from_json(cls, value: Any) -> Evaluation:  # noqa: ANN401 - whatever a file held
@@ -193,7 +204,10 @@ class Evaluation:
         if not rows or len({tuple(sorted(metrics)) for metrics in rows.values()}) > 1 or not all(rows.values()):
             raise DataError(f"The rankers of an evaluation should have the same metrics, one at least. {_MEND}")
         fields: dict[str, Any] = {name: value for name, value in saved.items() if name != "metrics"}
-        return cls(**{**fields, "rows": rows})
+        gains = {
+            ranker: _result_from_json(gain["metric"], gain, infos) for ranker, gain in saved.get("gains", {}).items()
+        }
+        return cls(**{**fields, "rows": rows, "gains": gains})
 
     def table(self, metrics: Sequence[str] | None = None, *, markdown: bool = False) -> str:
         """Write a table with a row per ranker and "mean [low, high]" per metric.
@@ -293,6 +307,7 @@ def _result_from_json(name: str, saved: _SavedResult, infos: Mapping[str, Metric
 
 
 _WIDTH = 80  # characters of a terminal
+_GAIN = "paired gain"  # title of the column of the gains that the verdict tests
 
 
 def format_table(
@@ -303,8 +318,8 @@ def format_table(
 ) -> str:
     """Write an evaluation as a table with notes."""
     first = next(iter(evaluation.rows.values()))
-    names = default_columns(first.values()) if metrics is None else list(metrics)
-    unknown = [name for name in names if name not in first]
+    names = _shown_columns(evaluation) if metrics is None else list(metrics)
+    unknown = [name for name in names if name not in first and name != _GAIN]
     if unknown:
         raise UserError(f"No metric {unknown[0]!r} was measured. There are: {', '.join(first)}.")
     grid = _make_grid(evaluation, names)
@@ -314,8 +329,7 @@ def format_table(
 
 def format_summary(evaluation: Evaluation, *, whole: str) -> str:  # ``whole``: what shows the rest
     """Write as many of the main metrics as fit a terminal, what they mean, and the headline."""
-    first = next(iter(evaluation.rows.values()))
-    columns = default_columns(first.values())
+    columns = _shown_columns(evaluation)
     names = columns[:1]
     while len(names) < len(columns):
         table = text_table.align_columns(_make_grid(evaluation, [*names, columns[len(names)]]))
@@ -325,7 +339,7 @@ def format_summary(evaluation: Evaluation, *, whole: str) -> str:  # ``whole``: 
     notes = _meanings(evaluation, names)
     more = len(columns) - len(names)
     if more:
-        notes.append(f"{whole} shows {more} more {'metric' if more == 1 else 'metrics'} and the whole verdict.")
+        notes.append(f"{whole} shows {more} more {'column' if more == 1 else 'columns'} and the whole verdict.")
     lines = [line for note in notes for line in textwrap.wrap(note, _WIDTH, break_on_hyphens=False)]
     table = text_table.align_columns(_make_grid(evaluation, names))
     return "\n".join([table, *lines, *([evaluation.headline] if evaluation.headline else [])])
@@ -333,13 +347,32 @@ def format_summary(evaluation: Evaluation, *, whole: str) -> str:  # ``whole``: 
 
 def format_html(evaluation: Evaluation) -> str:
     """Write an evaluation as an HTML table with notes, with the columns that are shown by default."""
-    names = default_columns(next(iter(evaluation.rows.values())).values())
+    names = _shown_columns(evaluation)
     return text_table.html(_make_grid(evaluation, names), _notes(evaluation, names))
 
 
 def _make_grid(evaluation: Evaluation, names: Sequence[str]) -> list[list[str]]:
-    columns = [_format_column([row[name] for row in evaluation.rows.values()]) for name in names]
+    columns = [_gain_column(evaluation) if name == _GAIN else _metric_column(evaluation, name) for name in names]
     return [["", *names], *([ranker, *cells] for ranker, *cells in zip(evaluation.rows, *columns, strict=True))]
+
+
+def _metric_column(evaluation: Evaluation, name: str) -> list[str]:
+    return _format_column([row[name] for row in evaluation.rows.values()])
+
+
+def _gain_column(evaluation: Evaluation) -> list[str]:
+    """The gain over each row; "" for those that the verdict leaves out."""
+    gains = dict(zip(evaluation.gains, _format_column(list(evaluation.gains.values())), strict=True))
+    return [gains.get(ranker, "") for ranker in evaluation.rows]
+
+
+def _shown_columns(evaluation: Evaluation) -> list[str]:
+    """The columns that are shown by default, with the gains beside the metric that they are gains in."""
+    names = default_columns(next(iter(evaluation.rows.values())).values())
+    for gain in [*evaluation.gains.values()][:1]:
+        families = [family(name) for name in names]
+        names.insert(families.index(family(gain.name)) + 1, _GAIN)
+    return names
 
 
 def default_columns(results: Iterable[MetricResult]) -> list[str]:
@@ -355,6 +388,7 @@ def _notes(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
     """The lines below the table."""
     first = next(iter(evaluation.rows.values()))
     notes = _meanings(evaluation, names)
+    names = [name for name in names if name != _GAIN]
     if evaluation.ranking_sample:
         whole = [name for name, result in first.items() if result.info.whole_ranking]
         size = f"{evaluation.ranking_sample:,} of the {evaluation.gallery:,} gallery items"
@@ -392,9 +426,14 @@ def _notes(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
 def _meanings(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
     """What was searched in what, and what the metrics mean."""
     first = next(iter(evaluation.rows.values()))
-    infos = {family(name): first[name].info for name in names}
+    metrics = [name for name in names if name != _GAIN]
+    infos = {family(name): first[name].info for name in metrics}
     meanings = [_explain(kind, info, evaluation) for kind, info in infos.items()]
-    over, others = drawn_items(first[name] for name in names)
+    if _GAIN in names:
+        tested = next(iter(evaluation.gains.values())).name
+        means = f"how much better than each row the embedding is in {tested}; the verdict tests whether it is above 0"
+        meanings.insert(1, f"{_GAIN}: {means}")
+    over, others = drawn_items(first[name] for name in metrics)
     summary = f"{evaluation.queries} queries, {evaluation.gallery} gallery items; mean [95 % interval over {over}]"
     return ["; ".join([summary, *filter(None, meanings)]) + ".", *filter(None, [others])]
 

@@ -14,7 +14,7 @@ from cml.retrieval.reference_rows import RANDOM
 from cml.retrieval.results import Evaluation
 
 FEW_QUERIES = 100  # the interval of a mean over them is +- 0.2 standard deviations; fewer show only large differences
-_FEW_GROUPS = 20  # the interval of a mean over them is +- 0.5 standard deviations of groups
+FEW_GROUPS = 20  # the interval of a mean over them is +- 0.5 standard deviations of groups
 NEAR_ORACLE = 0.99  # of the way from chance to the oracle: more items or another head can add 1 % of it at most
 NO_DIFFERENCE = "no clear difference from"
 _FALLEN = 0.1  # a training loss below this share of its first values: the training set was memorised or fitted well
@@ -51,6 +51,7 @@ def with_verdict(
     is_better: dict[str, bool] = {}
     sentences: dict[str, list[str]] = {"worse than": [], NO_DIFFERENCE: [], "better than": []}
     named: dict[str, list[str]] = {relation: [] for relation in sentences}  # the headline's
+    gains: dict[str, MetricResult] = {}
     best_form = find_best_form(evaluation.rows, name)
     other_forms = {form for form in VECTOR_ROWS if form in evaluation.rows and form != best_form}
     left_out = {row, "oracle", *own_rows, *other_forms}
@@ -59,6 +60,8 @@ def with_verdict(
             continue
         gain, given = paired_gain(ours, metrics[name])
         low, high = item_intervals(gain).tolist()
+        over = "queries" if given else ours.over
+        gains[other] = MetricResult(name, np.empty(0), float(gain.mean), low, high, 0, ours.info, over)
         against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"
         relation = "better than" if low > 0 else "worse than" if high < 0 else NO_DIFFERENCE
         is_better[other] = low > 0
@@ -96,6 +99,7 @@ def with_verdict(
     standing = "; ".join(f"{relation} {' and '.join(names)}" for relation, names in named.items() if names)
     return replace(
         evaluation,
+        gains=gains,
         verdict=" ".join([f"Verdict: {'. '.join([parts[0], *map(_capitalize, parts[1:])])}.", *advice]),
         headline="\n".join(
             [
@@ -110,7 +114,7 @@ def with_verdict(
 def _count_few(queries: int, result: MetricResult) -> str:
     """Count the queries, or their groups where these count, if they are few; "" if they are many."""
     groups = int(result.influences.known) if result.over == "groups" and result.influences is not None else None
-    if groups is not None and groups < _FEW_GROUPS:
+    if groups is not None and groups < FEW_GROUPS:
         return f"{groups} groups of queries"
     return f"{queries} queries" if queries < FEW_QUERIES else ""
 
@@ -162,15 +166,20 @@ def main_metric(names: Sequence[str]) -> str:
 def size_verdict(
     queries: int,
     others: int,
-    mend: str = "",  # a sentence that says how to get more queries
-) -> str:  # the verdict; "" if the queries are enough
-    """Say that there are too few queries to show small differences."""
+    groups: int | None = None,  # that the queries come from; None where the items are drawn one by one
+    mend: str = "",  # a sentence that says how to get more of them
+) -> str:  # the verdict; "" if they are enough
+    """Say that there are too few queries, or groups of them, to show small differences."""
     if others < 1:
         searched = "1 query has" if queries == 1 else f"{queries} queries have"
         return f"Verdict: {searched} no items to be searched among, so that nothing can be measured. {mend}".rstrip()
-    if queries >= FEW_QUERIES:
+    if groups is not None and groups < FEW_GROUPS:
+        counted, rule, drawn = f"{queries} queries of {groups} groups", f"{FEW_GROUPS} groups", groups
+    elif queries < FEW_QUERIES:
+        counted, rule, drawn = f"{queries} queries, each among {others} items,", f"{FEW_QUERIES}", queries
+    else:
         return ""
     return (
-        f"Verdict: {queries} queries, each among {others} items, can only show large differences: the 95 % interval of "
-        f"a mean over them is ± {1.96 / math.sqrt(queries):.1f} standard deviations. {mend}".rstrip()
+        f"Verdict: {counted} are fewer than {rule} and can only show large differences: the 95 % interval of a mean "
+        f"over them is ± {1.96 / math.sqrt(drawn):.1f} standard deviations. {mend}".rstrip()
     )

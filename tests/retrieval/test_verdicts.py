@@ -15,6 +15,7 @@ from PIL import Image
 
 import cml
 from cml.array_types import Float64
+from cml.checks.test_size import judge_test_size
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.sources.folder import Folder
@@ -118,8 +119,8 @@ def test_the_printed_summary_fits_a_terminal() -> None:
     assert max(map(len, lines)) <= 80
     assert str(found) == found.summary()
     assert f"{standing}\n{caution}" == found.headline
-    count = len(default_columns(found.rows["oracle"].values())) - 1
-    assert f"table() shows {count} more metrics and the whole verdict." in lines
+    count = len(default_columns(found.rows["oracle"].values()))  # less the first, and with the gains
+    assert f"table() shows {count} more columns and the whole verdict." in lines
     assert "--details shows" in found.summary("--details")
 
 
@@ -184,6 +185,29 @@ def comparison(*values: float, frozen: float) -> Comparison:
     runs = [evaluation(embedding=np.array([value])) for value in values]
     references = evaluation(embedding=np.array([values[0]]), frozen=np.array([frozen]), oracle=np.array([0.0]))
     return Comparison({"ours": runs}, references, "embedding", 16, {})
+
+
+def test_the_table_shows_the_gains_that_the_verdict_tests() -> None:
+    points = np.random.default_rng(0).normal(size=(120, 3)).astype(np.float32)
+    other = points + 0.15 * np.random.default_rng(1).normal(size=points.shape).astype(np.float32)
+    found = evaluate_embeddings(points, points[:, 0].tolist(), others={"frozen": other})
+    assert "better than frozen" in found.headline
+    assert list(found.gains) == ["frozen", "random"]
+    gain, ours, theirs = (
+        found.gains["frozen"],
+        *(found.rows[row]["label_distance@10"] for row in ("embedding", "frozen")),
+    )
+    assert gain.mean == pytest.approx(theirs.mean - ours.mean)
+    assert 0 < gain.low < gain.mean < gain.high
+    assert theirs.low < ours.high  # the intervals of the rows overlap, that of the gain excludes 0
+    lines = found.table().splitlines()
+    assert lines[0].split()[:3] == ["label_distance@10", "paired", "gain"]
+    cells = {line.split()[0]: line.count("[") for line in lines[1:5]}
+    assert cells["frozen"] == cells["random"] == cells["embedding"] + 1 == cells["oracle"] + 1
+    assert "the verdict tests whether it is above 0" in found.summary().replace("\n", " ")
+    assert Evaluation.from_json(found.to_json()).table() == found.table()
+    assert found.in_unit(100, "cm").gains["frozen"].high == pytest.approx(100 * gain.high)
+    assert "paired gain" not in found.table(["label_distance@10"]).splitlines()[0]
 
 
 def test_a_comparison_says_how_many_seeds_would_tell() -> None:
@@ -352,8 +376,8 @@ def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest
     assert main(["check", str(tmp_path / "people")]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/people: nothing wrong",
-        "Verdict: 2 queries, each among 6 items, can only show large differences: the 95 % interval of a mean over "
-        "them is ± 1.4 standard deviations. Prepare it with a larger --count.",
+        "Verdict: 2 queries, each among 6 items, are fewer than 100 and can only show large differences: the 95 % "
+        "interval of a mean over them is ± 1.4 standard deviations. Prepare it with a larger --count.",
     ]
     images = np.random.default_rng(0).integers(0, 255, (20, 16, 16, 3), np.uint8)
     model = cml.fit(
@@ -367,9 +391,41 @@ def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest
     ("queries", "start"), [(1, "Verdict: 1 query has no items"), (3, "Verdict: 3 queries have no items")]
 )
 def test_queries_without_a_gallery_measure_nothing(queries: int, start: str) -> None:
-    assert size_verdict(queries, 0, "Mend it.").startswith(start)
-    assert size_verdict(queries, 0, "Mend it.").endswith("nothing can be measured. Mend it.")
+    assert size_verdict(queries, 0, mend="Mend it.").startswith(start)
+    assert size_verdict(queries, 0, mend="Mend it.").endswith("nothing can be measured. Mend it.")
     assert "±" in size_verdict(queries, 1)
+
+
+@pytest.mark.parametrize("query_fraction", [0.5, 1.0])
+def test_prepare_and_check_say_that_groups_are_few(
+    query_fraction: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text(
+        "\n".join(["a,b,y,person", *(f"{n % 7},{n % 11},{n % 13},p{n % 30}" for n in range(900))])
+    )
+    command = ["prepare", "table", "--source", "rows.csv", "--features", "a", "b", "--label-columns", "y"]
+    options = ["--group-column", "person", "--query-fraction", str(query_fraction), "--out", "set"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert main([*command, *options, "--test-fraction", "0.5"]) == 0
+        said = capsys.readouterr().err
+        assert main(["check", "set"]) == 0
+    (line,) = [line for line in said.splitlines() if "Verdict" in line]
+    assert capsys.readouterr().out.splitlines()[-1] == line.removeprefix("cml: ")
+    count = 15 if query_fraction == 1 else 7
+    assert re.search(rf"of {count} groups are fewer than 20 groups and can only show large differences", line)
+    mend = "--query-fraction 1" if query_fraction < 1 else "Collect items of more groups: half of these 30 would be too"
+    assert mend in line
+
+
+def test_new_classes_are_counted_as_groups(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,y", *(f"{n % 7},{n % 11},c{n % 30}" for n in range(900))]))
+    columns: dict[str, Any] = {"features": ("a", "b"), "label_columns": ("y",), "kind": "classes"}
+    few = cml.prepare("table", tmp_path / "few", source=tmp_path / "rows.csv", **columns, test_fraction=0.3)
+    assert "270 queries of 9 groups are fewer than 20 groups" in judge_test_size(few)
+    assert "Collect items of more groups" in judge_test_size(few)
+    many = cml.prepare("table", tmp_path / "many", source=tmp_path / "rows.csv", **columns, test_fraction=0.7)
+    assert judge_test_size(many) == ""
 
 
 @pytest.mark.parametrize(("groups", "said"), [(6, "6 groups of queries are "), (25, "")])
