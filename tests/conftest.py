@@ -5,12 +5,14 @@ from __future__ import annotations
 import faulthandler
 import gc
 import http.server
+import math
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,6 +39,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
+WATCH = 400  # seconds, longer than the limit of a test by the time in which the watch may not be set again
 SLOW_PLACES = {"test_guarded.py"}  # folders and files whose tests are all marked slow
 
 
@@ -58,8 +61,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
 
 
-def pytest_configure() -> None:
-    """Hear signals although the run was started in the background: what tests start would ignore what it ignores."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the error output apart from that of tests, and hear signals although the run was started in the background.
+
+    What tests start would ignore what the run ignores.
+    """
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        _watch["errors"] = os.dup(2)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -71,15 +79,28 @@ gc.disable()  # collections would take a third of the time in which the tests ar
 
 def pytest_collection_finish() -> None:
     """Collect garbage from now on, but never among modules and tests: a million objects that all stay."""
-    gc.collect()
     gc.freeze()
     gc.enable()
+
+
+_watch = {"set": -math.inf, "errors": 2}  # when the watch below was last set, and where it prints
+
+
+def pytest_runtest_logstart() -> None:
+    """End a process of the test run in which no signal is heard, inside a library, and print all stacks.
+
+    pytest sets such a watch for each test, and waits for a thread each time.
+    """
+    now = time.monotonic()
+    if now - _watch["set"] > WATCH / 10:
+        _watch["set"] = now
+        faulthandler.dump_traceback_later(WATCH, exit=True, file=int(_watch["errors"]))
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has removed the folders of earlier runs, which may take minutes
 def pytest_sessionfinish() -> None:
     """End a process of the test run that waits for ever for one that a test left behind."""
-    faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(120, exit=True, file=int(_watch["errors"]))
 
 
 @pytest.fixture(scope="session", autouse=True)

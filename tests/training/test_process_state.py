@@ -193,6 +193,7 @@ def test_without_workers_that_start_the_run_is_the_same(monkeypatch: pytest.Monk
     before = process_state()
     monkeypatch.setattr("cml.training.data_workers.START_LIMIT", 0.2)
     monkeypatch.setattr("cml.training.data_workers._begin_worker", lambda started, worker: time.sleep(600))
+    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.2)  # until one that goes on is ended
     with pytest.warns(UserWarning, match=r"the workers did not start within 0\.2 seconds"):
         found = fit_images(workers=1)
     assert np.array_equal(found, alone)
