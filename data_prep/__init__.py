@@ -55,6 +55,7 @@ registry: "Registry[DatasetSource]" = Registry(
         "series": "cml.data_prep.sources.series:Series",
         "sop": "cml.data_prep.sources.sop:Sop",
         "table": "cml.data_prep.sources.table:Table",
+        "tablets": "cml.data_prep.sources.tablets:Tablets",
         "text": "cml.data_prep.sources.text:Text",
         "things": "cml.data_prep.synthetic.things.source:Things",
         "zind_layouts": "cml.data_prep.sources.zind_layouts:ZindLayouts",

@@ -35,6 +35,17 @@ def test_the_frequency_of_a_series_is_the_peak_of_its_spectrum(tmp_path: Path) -
         assert abs(np.argmax(spectrum) / 16 - label) < 0.5
 
 
+def test_the_shape_of_a_series_is_what_is_left_without_trend_and_noise(tmp_path: Path) -> None:
+    dataset = cml.prepare("series", tmp_path / "set", count=60, label="shape", noise=0.0)
+    assert dataset.info.details["label_distance"] == "dtw(band=4)"
+    split = dataset.split("train")
+    assert split.vectors is not None
+    for series, label in zip(split.vectors.read(np.arange(len(split))), split.labels, strict=True):
+        steps = np.linspace(0, len(series) - 1, 32).round().astype(int)
+        trend = series[steps] - np.array([float(step) for step in label])
+        np.testing.assert_allclose(trend, np.polyval(np.polyfit(steps, trend, 1), steps), atol=1e-5)  # a line
+
+
 def test_series_do_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
     few, many = (cml.prepare("series", tmp_path / str(count), count=count) for count in (20, 40))
     first = dict(zip(many.split("train").item_ids, many.split("train").labels, strict=True))

