@@ -40,6 +40,9 @@ class Compare:
     "matryoshka(loss=cosent)"."""
     recall_within: float = 0.0
     """Also measure Recall@K, as cml evaluate does."""
+    protocol: str = ""
+    """Also measure every row by an evaluation protocol, as cml evaluate does: regression prints the errors of labels
+    predicted by neighbours and by a linear probe."""
     search_space: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Option to vary, in quotes, such as "dimension=16,32,64". "loss.alpha=16,32" varies a setting of a loss, sampler
     or backbone. With --trials, a value can be a range, such as "learning_rate=1e-5..1e-2:log". If the option is
@@ -81,6 +84,7 @@ def run(arguments: Sequence[str]) -> None:
         dimensions=options.dimensions,
         cut=options.cut,
         recall_within=options.recall_within,
+        protocol=options.protocol,
         search_space=options.search_space,
         trials=options.trials,
         study=options.study,

@@ -33,6 +33,7 @@ def compare(
     dimensions: Sequence[int] = (),
     cut: bool = False,
     recall_within: float = 0.0,
+    protocol: str = "",
     search_space: SearchSpace = (),
     trials: int = 0,
     study: bool = False,
@@ -63,6 +64,8 @@ def compare(
         cut: At these also cut the embedding of ``dimension`` to its first numbers: one model for all sizes, which the
             loss ``matryoshka`` is made for, beside those trained for each.
         recall_within: Label distance up to which Recall@K counts an item as relevant; see ``cml.Run.evaluate``.
+        protocol: A protocol that also measures every row, such as "regression": errors of the labels that neighbours
+            and a linear probe predict. See ``cml.Run.measure``.
         search_space: Options that vary: names of ``TrainConfig``, or such as "loss.alpha", to their values or to a
             range such as "1e-5..1e-2:log". Without variants and losses, the recipe alone is trained.
         trials: Settings drawn from the search space for each row; 0 trains all combinations.
@@ -96,11 +99,13 @@ def compare(
     if not search_space:
         if trials or study:
             raise UserError("'trials' and 'study' are for options that vary: name them by 'search_space'.")
-        how = check_options(CompareOptions(seeds, recall_within, guarded, dimensions, cut))
+        how = check_options(CompareOptions(seeds, recall_within, guarded, dimensions, cut, protocol))
         rows = rows_of(task, shared, variants, losses, dataset, one_size=not dimensions)
         return run_comparison(task, dataset, rows, Path(out), how, dimension=shared.dimension).comparison
     if dimensions or cut:
         raise UserError("Give all dimensions by 'search_space': dimension=16,32,64.")
+    if protocol:
+        raise UserError("A search is not measured by a 'protocol': compare what it chose, or measure its run.")
     rows = rows_of(task, shared, variants, losses, dataset, one_size=False) if variants or losses else [Row("", shared)]
     return run_sweep(
         task,

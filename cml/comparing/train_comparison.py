@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cml import distances, losses
+from cml.comparing.protocol_table import MeasuredComparison, join_seeds
 from cml.comparing.report import sheet_note, sheet_variants, write_pictures, write_report
 from cml.comparing.rows import PlannedRun, Row, is_finished, kept_evaluation, plan_runs, row_folders
 from cml.console.messages import resume_hint, say, say_each_once
@@ -15,6 +16,8 @@ from cml.doors.train import train_task
 from cml.doors.training_run import with_tracker
 from cml.errors import UserError
 from cml.option_types import check_options
+from cml.protocols import Protocol, ProtocolResult
+from cml.protocols.measure_items import as_protocol
 from cml.reporting.visible_text import visible_text
 from cml.retrieval.comparison import CUT, Comparison
 from cml.retrieval.embeddings import EMBEDDING, cut_row
@@ -40,6 +43,7 @@ class CompareOptions:
     tracker: str | Tracker | None = None  # an experiment tracker that follows every run
     dimensions: Sequence[int] = ()  # further dimensions of the embedding to train every row at
     cut: bool = False  # also cut the embedding of the table to its first numbers, at ``dimensions``
+    protocol: str = ""  # a protocol that also measures every row of the table; "" for none
 
     def check(self) -> None:
         """Refuse options that are out of range, with a UserError."""
@@ -47,6 +51,8 @@ class CompareOptions:
             raise UserError(f"'seeds' must be at least 1. Got {self.seeds} instead.")
         if (smallest := min(self.dimensions, default=1)) < 1:
             raise UserError(f"Each further 'dimension' must be 1 or more. Got {smallest} instead.")
+        if self.protocol:
+            as_protocol(self.protocol)
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,10 @@ def run_comparison(
         results.add(run, dataset, is_shown=run.row in shown_rows)
 
     comparison = results.comparison()
+    if options.protocol:
+        of_table = [run for run in runs if run.dimension == dimension]
+        measured = _measure_runs(of_table, dataset, as_protocol(options.protocol), results.opened)
+        comparison = MeasuredComparison.of(comparison, measured)
     folder_names = row_folders([row.name for row in rows], reserved=task.variants)
     write_tables(comparison, folder_names, out)
     write_pictures(comparison, results.opened, out)
@@ -103,6 +113,23 @@ def run_comparison(
     folders = {f"{visible_text(run.row)}, {run.dimension} dimensions, seed {run.seed}": run.folder for run in runs}
     write_report(comparison, folders, out, title=f"{dataset.info.name}: comparison of losses")
     return ComparisonResult(comparison, page, folders, folder_names)
+
+
+def _measure_runs(
+    runs: Sequence[PlannedRun],
+    dataset: PreparedDataset,
+    protocol: Protocol,
+    opened: Mapping[str, Run],  # row to its first run, of some rows
+) -> ProtocolResult:
+    """Measure finished runs by a protocol, and join those of each row."""
+    results: dict[str, list[ProtocolResult]] = {}
+    for planned in runs:
+        of_row = results.setdefault(planned.row, [])
+        run = None if of_row else opened.get(planned.row)
+        if run is None:
+            run = Run.open(planned.folder, data=dataset.folder, device=planned.options.device, allow_download=True)
+        of_row.append(run.measure(protocol))
+    return join_seeds(results)
 
 
 def check_labels(task: Task, dataset: PreparedDataset, runs: Iterable[TrainConfig]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cml import data_prep, models, tasks
+from cml.comparing.protocol_table import MeasuredComparison
 from cml.comparing.rows import Row, with_changes
 from cml.comparing.train_comparison import CompareOptions, run_comparison
 from cml.console.messages import say
@@ -17,7 +18,7 @@ from cml.models.backbones import bn_inception
 from cml.papers.reproduction import CARD, LEFT_OUT, QUOTED, Figure, Reproduction, forecast_hours
 from cml.processes.device import pick_device
 from cml.registry import Choice
-from cml.retrieval.comparison import Rows
+from cml.retrieval.comparison import Comparison, Interval, Rows
 from cml.storage.atomic import atomic_file
 from cml.storage.downloads import names_of_a_run
 from cml.storage.json_file import write_json
@@ -75,6 +76,10 @@ def reproduce(
     """
     options = options or ReproduceOptions()
     check_rows(experiment, options.rows)
+    if options.small and not experiment.drawn:
+        raise UserError(
+            f"Nothing draws data like {experiment.dataset}: leave out 'small', and give 'data' and few steps."
+        )
     if options.small and data is not None:
         raise UserError(f"'small' draws its own data: leave out 'small' or data={data}.")
     device = pick_device(config.device).type
@@ -242,9 +247,9 @@ def _train_rows(
             trained.setdefault(str(chosen[row.name]), row.name)
     if trained:
         methods = [Row(name, chosen[name]) for name in trained.values()]
-        how = CompareOptions(options.seeds, dimensions=options.dimensions)
+        how = CompareOptions(options.seeds, dimensions=options.dimensions, protocol=experiment.protocol)
         compared = run_comparison(task, dataset, methods, out, how, dimension=dimension)
-        figures = compared.comparison.rows()
+        figures = _join_figures(compared.comparison)
         measured = {row.name: figures[trained[str(chosen[row.name])]] for row in rows if not row.is_frozen}
     for row in rows:
         if row.is_frozen:
@@ -255,6 +260,15 @@ def _train_rows(
             if frozen:
                 measured[row.name] = compared.comparison.rows()[frozen[0]]
     return measured
+
+
+def _join_figures(comparison: Comparison) -> dict[str, dict[str, Interval]]:
+    """The metrics of each row, and what a protocol measured of it."""
+    figures = {row: dict(metrics) for row, metrics in comparison.rows().items()}
+    if isinstance(comparison, MeasuredComparison):
+        for row, measured in comparison.measured.figures.items():
+            figures[row] |= {name: (figure.value, figure.low, figure.high) for name, figure in measured.items()}
+    return figures
 
 
 def _fewer(experiment: Experiment, dataset: PreparedDataset) -> list[str]:
