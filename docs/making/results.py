@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from making import (
     benchmark_figures,
+    claims_tables,
     class_tables,
     contact_tables,
     coverage_figures,
@@ -44,6 +45,7 @@ TABLES = {
     **result_tables.TABLES,
     **contact_tables.TABLES,
     **class_tables.TABLES,
+    **claims_tables.TABLES,
     "coverages": coverage_figures.coverage_table,
     "item_intervals_told": lambda: coverage_figures.item_table("told apart"),
     "item_intervals_coverage": lambda: coverage_figures.item_table("coverage"),
