@@ -139,7 +139,8 @@ def fit(
             it out. See docs/howto/recipe.md.
         validation: Inputs and labels to validate on, (x, y) or a data set; the inputs are of the kind of ``inputs``.
             The model keeps the weights with the best validation, and no training item is held out. At most 1,000 are
-            used, drawn at random. Without ``evaluate_every`` there are ten validations.
+            used, drawn at random. Without ``evaluate_every`` there are ten validations. With grades, other queries and
+            their grades for the same documents, (queries, grades).
         out: Run folder for checkpoints and the model; None keeps nothing.
         resume: Continue the run in ``out``.
         tracker: An experiment tracker that follows the run: tensorboard, wandb, mlflow, trackio, or your own.
@@ -180,13 +181,13 @@ def fit(
             backbone=backbone,
             collate=collate,
             groups=groups,
+            validation=validation,
             refused={
                 "label_distance": label_distance,
                 "image": image,
                 "features": features,
                 "label": label,
                 "sample_weight": sample_weight,
-                "validation": validation,
                 "start": start,
             },
             options={

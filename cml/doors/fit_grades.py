@@ -23,11 +23,13 @@ from cml.distances.labels import short
 from cml.doors.model import Model
 from cml.doors.search_model import SearchModel
 from cml.doors.training_run import Interrupted
+from cml.doors.validation_items import refuse_with_validation
 from cml.errors import UserError
 from cml.export.sentence_folder import QUERIES
 from cml.graded.distance import GradedDistance
 from cml.graded.grades import AlignedGrades, Grades
-from cml.graded.held_out import hold_queries_out
+from cml.graded.held_out import hold_last_out, hold_queries_out
+from cml.graded.named_side import split_names
 from cml.graded.search_options import two_network_options
 from cml.graded.towers import SideReader, Towers
 from cml.items.label_inputs import open_at
@@ -51,6 +53,7 @@ def fit_grades(
     backbone: Any = None,  # noqa: ANN401 - as cml.fit takes it, or one for each side
     collate: Any = None,  # noqa: ANN401 - likewise
     groups: Any = None,  # noqa: ANN401 - a name or number for each query
+    validation: Any = None,  # noqa: ANN401 - (queries, grades) for the same documents
     refused: Mapping[str, Any],  # arguments of cml.fit that grades leave no room for
     options: Mapping[str, Any],  # all others
 ) -> SearchModel:
@@ -64,9 +67,13 @@ def fit_grades(
     aligned.grades.check_queries()
     base = TrainConfig() if config is None else config
     chosen = {name: value for name, value in options.items() if value is not None}
-    distance = GradedDistance(aligned.grades)
     numbers = None if groups is None else _number_groups(inputs[0], groups, len(aligned.grades.queries))
-    trained, validating = _split(aligned.grades, numbers, with_options(base, _named(chosen)), quiet=options["quiet"])
+    named, given_queries = with_options(base, _named(chosen)), 0
+    if validation is not None:
+        refuse_with_validation(named, groups=groups)
+        aligned, given_queries = _add_validation(aligned, validation, inputs)
+    distance = GradedDistance(aligned.grades)
+    trained, validating = _split(aligned.grades, numbers, named, given_queries, quiet=options["quiet"])
     if not are_two(backbone):
         joined = _join(aligned.queries, aligned.documents)
         if backbone is None and base.backbone == _DEFAULTS["backbone"] and are_texts(joined):
@@ -99,13 +106,48 @@ def fit_grades(
     return found
 
 
+def _add_validation(
+    aligned: AlignedGrades,
+    validation: Any,  # noqa: ANN401 - (queries, grades)
+    inputs: Any,  # noqa: ANN401 - (queries, documents), as they were given
+) -> tuple[AlignedGrades, int]:  # with the validating queries as the last ones, and how many they are
+    """Add the queries that validate, whose documents are those of the training."""
+    if not (isinstance(validation, tuple | list) and len(validation) == 2 and isinstance(validation[1], Grades)):
+        raise UserError("'validation' of graded search takes (queries, grades), for the documents of the training.")
+    try:
+        queries, _, grades = validation[1].align(validation[0], inputs[1])
+        grades.check_queries()
+    except UserError as error:
+        raise UserError(f"'validation' cannot be used: {error}") from None
+    ours, theirs = (split_names(side)[0] or () for side in (inputs[0], validation[0]))
+    shared = sorted({*ours} & {*theirs})
+    if shared:
+        raise UserError(
+            f"'validation' has queries of the training, such as {short(shared[0])}: leave these out of one of them."
+        )
+    arrays = as_array(aligned.queries), as_array(queries)
+    if arrays[0] is not None and arrays[1] is not None and arrays[0].shape[1:] != arrays[1].shape[1:]:
+        wanted, got = (array.shape[1:] for array in arrays if array is not None)
+        raise UserError(f"'validation' must have queries of the training's shape, {wanted}. Got {got} instead.")
+    joined = _join(aligned.queries, queries)
+    return AlignedGrades(joined, aligned.documents, aligned.grades.stack(grades)), len(grades.queries)
+
+
 def _split(
-    grades: Grades, groups: Int64 | None, config: TrainConfig, *, quiet: bool
+    grades: Grades,
+    groups: Int64 | None,
+    config: TrainConfig,
+    given_queries: int,  # how many of the last queries were given to validate
+    *,
+    quiet: bool,
 ) -> tuple[list[int], list[int] | None]:
     """The numbers of items that are trained on, and of those that validate, if any do."""
-    if not config.evaluate_every:
+    if given_queries:
+        held_out = hold_last_out(grades, given_queries, config.seed)
+    elif config.evaluate_every:
+        held_out = hold_queries_out(grades, groups, config)
+    else:
         return list(range(len(grades.queries) + len(grades.documents))), None
-    held_out = hold_queries_out(grades, groups, config)
     if not quiet:
         say(held_out.describe(grades))
     return held_out.trained.tolist(), held_out.validating.tolist()
@@ -128,7 +170,9 @@ def _take(inputs: Any, items: list[int]) -> Any:  # noqa: ANN401 - an array or a
 
 def _named(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that a config has, of those that ``cml.fit`` takes."""
-    return {name: options[name] for name in ("evaluate_every", "validation_fraction", "seed") if name in options}
+    return {
+        name: options[name] for name in ("evaluate_every", "validation_fraction", "seed", "tune") if name in options
+    }
 
 
 def are_two(backbone: object) -> bool:

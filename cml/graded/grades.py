@@ -324,6 +324,34 @@ class Grades:
         aligned.distances = _apply_rule(aligned.gains, self.unjudged, self._rule)[0]
         return AlignedGrades(sides[0].inputs, sides[1].inputs, aligned)
 
+    def stack(self, others: Grades) -> Grades:
+        """Add the grades of other queries for the same documents.
+
+        Args:
+            others: Their grades, over as many documents in the same order.
+
+        Returns:
+            The grades of both, whose queries are these and then the others; ``unjudged`` and ``distance`` stay.
+
+        Raises:
+            UserError: The documents are not as many.
+
+        Example:
+            >>> Grades([0, 0], [0, 1], [1, 0]).stack(Grades([0], [1], [2], documents=2))
+            Grades(3 pairs of 2 queries and 2 documents)
+        """
+        if len(others.documents) != len(self.documents):
+            raise UserError(
+                f"Both must be over the same documents. Got {len(self.documents):,} and {len(others.documents):,}."
+            )
+        pairs = (
+            np.concatenate([self.rows, others.rows + len(self.queries)]),
+            np.concatenate([self.columns, others.columns]),
+            np.concatenate([self.gains, others.gains]),
+        )
+        count = len(self.queries) + len(others.queries)
+        return Grades(*pairs, queries=count, documents=len(self.documents), unjudged=self.unjudged, distance=self._rule)
+
     def check_queries(self) -> None:
         """Refuse queries that nothing can be learned from.
 

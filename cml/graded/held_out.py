@@ -19,15 +19,17 @@ class HeldOutQueries:
 
     trained: Int64  # other queries, and all documents
     validating: Int64  # the held-out queries, and the documents that they are ranked among
-    queries: int  # how many are held out
-    are_groups: bool  # whether they are whole groups
+    queries: int  # how many of them validate
+    which: str  # how they were chosen, in words; "" for given ones
 
     def describe(self, grades: Grades) -> str:
-        """Say in a sentence what is held out."""
-        which = "whole groups" if self.are_groups else "drawn at random"
+        """Say in a sentence what validates."""
+        documents = f"{len(self.validating) - self.queries:,} documents"
+        if not self.which:
+            return f"validation ranks {documents} for {self.queries:,} of the queries given for it by nDCG@10."
         return (
-            f"validation holds out {self.queries:,} of {len(grades.queries):,} queries, {which}, and ranks "
-            f"{len(self.validating) - self.queries:,} documents for them by nDCG@10."
+            f"validation holds out {self.queries:,} of {len(grades.queries):,} queries, {self.which}, and ranks "
+            f"{documents} for them by nDCG@10."
         )
 
 
@@ -52,18 +54,41 @@ def hold_queries_out(
                 f"out for validation; at least {FEWEST_HELD_OUT} are needed. Set evaluate_every to 0, or make the "
                 "groups smaller."
             )
+    return _validate(grades, held_out, "whole groups" if groups is not None else "drawn at random", config.seed)
+
+
+def hold_last_out(
+    grades: Grades,
+    count: int,  # how many of the last queries were given to validate
+    seed: int,
+) -> HeldOutQueries:
+    """Hold out the queries that were given to validate, which are the last ones."""
+    if count < FEWEST_HELD_OUT:
+        raise UserError(f"'validation' must have at least {FEWEST_HELD_OUT} queries. Got {count} instead.")
+    first = len(grades.queries) - count
+    return _validate(grades, first + np.random.default_rng(seed).permutation(count), "", seed)
+
+
+def _validate(
+    grades: Grades,
+    held_out: Int64,  # (V,) the queries, in the order in which they are taken until there are enough
+    which: str,
+    seed: int,
+) -> HeldOutQueries:
+    """Choose the documents for held-out queries."""
+    count = len(grades.queries)
     is_held_out = np.zeros(count, bool)
     is_held_out[held_out] = True
     ranked = _choose_documents(grades, held_out)
     room = MOST_HELD_OUT - ranked.sum()
     if grades.unjudged == "zero" and room > 0:
         others = np.flatnonzero(~ranked[count:]) + count
-        ranked[np.random.default_rng(config.seed).permutation(others)[:room]] = True
+        ranked[np.random.default_rng(seed).permutation(others)[:room]] = True
     return HeldOutQueries(
         np.flatnonzero(np.append(~is_held_out, np.ones(len(grades.documents), bool))),
         np.flatnonzero(ranked),
         int(ranked[:count].sum()),
-        groups is not None,
+        which,
     )
 
 

@@ -26,8 +26,13 @@ def digest_folder(folder: SearchFolder) -> str:
 class NoteData(Callback):
     """Notes the folder in the run folder, as soon as there is one."""
 
-    def __init__(self, folder: SearchFolder, split: str) -> None:
-        self._note = {"data": str(folder.folder.resolve()), "split": split, "sha256": digest_folder(folder)}
+    def __init__(self, folder: SearchFolder, split: str, validation_split: str) -> None:
+        self._note = {
+            "data": str(folder.folder.resolve()),
+            "split": split,
+            "validation_split": validation_split,
+            "sha256": digest_folder(folder),
+        }
 
     def on_begin(self, config: TrainConfig, run: Path | None, /) -> None:
         """Write the note."""

@@ -45,6 +45,9 @@ class TrainGrades:
     """What a grade g is worth in training: linear, g, or exponential, 2^g, so that the best grades count most."""
     split: str = "train"
     """Split to learn from; a folder with one file of judged pairs has the split all."""
+    validation_split: str = ""
+    """Split whose queries validate, such as dev: the best weights by them are kept. By default, queries are held out of
+    --split if --evaluate-every is given."""
     config: Path | None = None
     """Options from a file, as for cml train. Options given here override it."""
     resume: bool = False
@@ -74,16 +77,18 @@ def run(arguments: Sequence[str]) -> None:
     prog = "cml train grades"
     deciding, _ = parse_known(Deciding, arguments, prog=prog)
     data, default = deciding.data or tyro.MISSING, TrainConfig()
-    folder = None
+    folder, splits = None, {}
     if deciding.resume and deciding.out is not None:
         check_run_folder(deciding.out)
         default = RunConfig.load(deciding.out).started_with
-        data = deciding.data or Path(read_note(deciding.out).get("data", ""))
+        note = read_note(deciding.out)
+        data = deciding.data or Path(note.get("data", ""))
+        splits = {name: str(note[name]) for name in ("split", "validation_split") if name in note}
     else:
         folder = None if deciding.data is None else SearchFolder(deciding.data)
         default = suit_recipe(folder, arguments, prog, default)
     about = describe_defaults("Train a model of graded search.", folder)
-    default_options = TrainGrades(data, tyro.MISSING, default)
+    default_options = TrainGrades(data, tyro.MISSING, default, **splits)
     options = parse(TrainGrades, arguments, prog=prog, description=about, default=default_options)
     folder = SearchFolder(options.data) if folder is None else folder
     try:
@@ -93,6 +98,7 @@ def run(arguments: Sequence[str]) -> None:
                 options.out,
                 options.training,
                 split=options.split,
+                validation_split=options.validation_split,
                 query_backbone=options.query_backbone,
                 gains=options.gains,
                 resume=options.resume,
@@ -152,6 +158,7 @@ def train_grades(
     config: TrainConfig,
     *,
     split: str = "train",
+    validation_split: str = "",
     query_backbone: str = "",
     gains: Gains = "linear",
     resume: bool = False,
@@ -165,7 +172,12 @@ def train_grades(
             f"{folder.folder} has one file of judged pairs: split it by 'cml prepare grades --source {folder.folder}', "
             "or learn from all with '--split all'."
         )
-    queries, documents, grades = folder.split(split, "exponential" if gains == "exponential" else None)
+    rule: Any = "exponential" if gains == "exponential" else None
+    queries, documents, grades = folder.split(split, rule)
+    validation = None
+    if validation_split:
+        others, _, judged = folder.split(validation_split, rule)
+        validation = others, judged
     if binary_from is not None:
         grades = grades.at_least(binary_from)
     kinds: set[SideKind] = {folder.queries.kind, folder.documents.kind}
@@ -183,8 +195,9 @@ def train_grades(
         loss=config.loss,
         out=out,
         resume=resume,
+        validation=validation,
         tracker=tracker or None,
-        callbacks=[NoteData(folder, split)],
+        callbacks=[NoteData(folder, split, validation_split)],
         quiet=quiet,
         **chosen,
     )

@@ -98,6 +98,59 @@ def test_whole_groups_are_held_out(capsys: pytest.CaptureFixture[str]) -> None:
         cml.fit((by_name, DOCUMENTS), grades, groups=[0] * 60, **OPTIONS)
 
 
+@pytest.mark.parametrize("backbone", [None, ("none", "none")])
+def test_given_queries_validate_and_none_is_held_out(
+    capsys: pytest.CaptureFixture[str],
+    backbone: Any,  # noqa: ANN401
+) -> None:
+    ours, theirs = cml.Grades.from_matrix(MATRIX[:40]), cml.Grades.from_matrix(MATRIX[40:])
+    options = {**OPTIONS, "evaluate_every": 0}
+    model = cml.fit((QUERIES[:40], DOCUMENTS), ours, validation=(QUERIES[40:], theirs), backbone=backbone, **options)
+    assert " documents for 20 of the queries given for it by nDCG@10." in capsys.readouterr().err
+    assert len(model.history.validation) == 10
+    ranking = model.rank(QUERIES[40:], DOCUMENTS).condense(theirs)
+    kept = 1 - ranking.evaluate(theirs, ["ndcg@10"]).means["ndcg@10"]
+    assert kept == pytest.approx(model.history.validation.min(), abs=1e-5)
+
+
+def test_stacked_grades_are_those_of_both() -> None:
+    ours, theirs = (cml.Grades.from_matrix(rows, unjudged="zero") for rows in (MATRIX[:40], MATRIX[40:]))
+    whole, stacked = cml.Grades.from_matrix(MATRIX, unjudged="zero"), ours.stack(theirs)
+    for name in ("rows", "columns", "gains", "distances"):
+        np.testing.assert_array_equal(getattr(stacked, name), getattr(whole, name))
+    assert (len(stacked.queries), len(stacked.documents), stacked.unjudged) == (60, 150, "zero")
+
+
+@pytest.mark.parametrize(
+    ("validation", "message"),
+    [
+        (QUERIES[40:], r"'validation' of graded search takes \(queries, grades\), for the documents of the training"),
+        (
+            (QUERIES[40:, :5], MATRIX[40:]),
+            r"'validation' must have queries of the training's shape, \(6,\). Got \(5,\)",
+        ),
+        ((QUERIES[40:44], MATRIX[40:44]), r"'validation' must have at least 8 queries\. Got 4 instead"),
+        ((QUERIES[40:], MATRIX[40:, :9]), r"'validation' cannot be used: The grades are of 9 documents\. Got 150"),
+    ],
+)
+def test_other_validation_is_refused(validation: Any, message: str) -> None:  # noqa: ANN401
+    if isinstance(validation, tuple):
+        validation = validation[0], cml.Grades.from_matrix(validation[1])
+    ours = cml.Grades.from_matrix(MATRIX[:40])
+    with pytest.raises(UserError, match=message):
+        cml.fit((QUERIES[:40], DOCUMENTS), ours, validation=validation, **OPTIONS)
+
+
+def test_queries_of_the_training_do_not_validate() -> None:
+    names = [f"q{number}" for number in range(60)]
+    grades = cml.Grades.from_matrix(MATRIX, queries=names)
+    by_name = dict(zip(names, QUERIES, strict=True))
+    others = {name: by_name[name] for name in names[30:]}
+    theirs = cml.Grades.from_matrix(MATRIX[30:], queries=names[30:])
+    with pytest.raises(UserError, match=r"'validation' has queries of the training, such as 'q30'"):
+        cml.fit((by_name, DOCUMENTS), grades, validation=(others, theirs), **OPTIONS)
+
+
 def test_the_score_is_ndcg_of_what_is_known() -> None:
     rng = np.random.default_rng(1)
     matrix = np.where(rng.random((5, 40)) < 0.7, rng.integers(0, 4, (5, 40)), np.nan).astype(float)
@@ -133,3 +186,20 @@ def test_the_command_validates(tmp_path: Path, capsys: pytest.CaptureFixture[str
     command = ["train", "grades", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--steps", "20"]
     assert main([*command, "--evaluate-every", "5", "--patience", "3"]) == 0
     assert "kept step" in capsys.readouterr().err
+
+
+def test_the_command_validates_by_another_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"q{number}" for number in range(60)], [f"d{number}" for number in range(150)]
+    sides = (dict(zip(of, rows, strict=True)) for of, rows in zip(names, (QUERIES, DOCUMENTS), strict=True))
+    parts = {"train": slice(0, 40), "dev": slice(40, 60)}
+    grades = {
+        part: cml.Grades.from_matrix(MATRIX[rows], queries=names[0][rows], documents=names[1])
+        for part, rows in parts.items()
+    }
+    cml.SearchFolder.write(tmp_path / "data", *sides, grades)
+    command = ["train", "grades", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--steps", "20"]
+    assert main([*command, "--validation-split", "dev"]) == 0
+    assert "validation ranks 149 documents for 20 of the queries given for it" in capsys.readouterr().err
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+    assert main([*command[:-4], "--out", str(tmp_path / "again"), "--validation-split", "test"]) == 2
+    assert "has no split 'test': it has train, dev" in capsys.readouterr().err
