@@ -89,7 +89,7 @@ def test_texts_are_embedded_indexed_and_found(folder: Path, capsys: pytest.Captu
 
 @pytest.mark.slow
 def test_a_head_is_tuned_and_explored_on_texts(folder: Path) -> None:
-    backbone = ["--backbone", name_backbone(folder), "--freeze-backbone", "--tune"]
+    backbone = ["--backbone", name_backbone(folder), "--freeze-backbone", "--tune", "--tune-losses", "log-ratio"]
     data = ["--data", str(folder / "data"), "--out", str(folder / "tuned"), "--device", "cpu"]
     assert main(["train", "value", *data, *backbone]) == 0
     assert main(["explore", str(folder / "tuned"), "--maps", "pca"]) == 0
