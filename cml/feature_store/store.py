@@ -170,10 +170,6 @@ class FeatureStore:
                 name = stored.file_name or stored.item_id
                 raise UserError(f"{self.folder} holds features of other items: item {position}, {name!r}. {mend}")
 
-    def check_all_shards(self) -> None:
-        """Compare the checksums of all shards."""
-        self._check_shards(range(len(self.rows.shards)))
-
     def _check_shards(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             if number in self._checked:

@@ -16,7 +16,7 @@ from PIL import Image
 from cml.array_types import Float32, Float64, Int64
 from cml.data.input_form import InputForm, Inputs
 from cml.distances.jobs.stored_matrix import MOST_ITEMS, replace_costly_distance
-from cml.distances.label_distance import LabelDistance, listed_distances
+from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 
 Rows = slice | Int64
@@ -76,10 +76,6 @@ class LabelledItems:
     def block(self, rows: Rows, columns: Rows) -> Float32:
         """Compute the label distances (A, B) from A items to B items."""
         return self.distance.pairwise(self.labels[rows], self.labels[columns])
-
-    def pair_distances(self, rows: Int64, columns: Int64) -> Float32:
-        """Compute the label distances (P,) of P pairs of items."""
-        return listed_distances(self.distance, self.labels[rows], self.labels, columns[:, None])[:, 0]
 
     def positions(self, rows: Int64) -> Int64:
         """Find the positions (B,) of B items in the data that the user gave."""

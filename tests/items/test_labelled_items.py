@@ -94,12 +94,10 @@ def test_whole_groups_are_held_out_and_nothing_without_validation() -> None:
     assert len(nothing) == 0
 
 
-def test_blocks_and_pairs_are_those_of_the_label_distance() -> None:
+def test_blocks_are_those_of_the_label_distance() -> None:
     items = whole_items().subset(np.array([4, 9, 2, 20]))
     apart = np.abs(np.subtract.outer(LABELS[[4, 9, 2, 20]], LABELS[[4, 9, 2, 20]]))
     np.testing.assert_allclose(items.block(slice(0, 2), np.array([3, 1])), apart[:2, [3, 1]], rtol=1e-6)
-    rows, columns = np.array([0, 3, 3]), np.array([2, 1, 3])
-    np.testing.assert_allclose(items.pair_distances(rows, columns), apart[rows, columns], rtol=1e-6)
 
 
 def test_costly_label_distances_of_few_items_become_a_matrix() -> None:
