@@ -85,12 +85,17 @@ def matched_iou_distances(
     matching's score is a whole number, agreeing pixels in the high bits and the sum of IoUs in the low ones: both goals
     at once, the same whichever side comes first. Time and memory double with each class of a mask of ``b``.
     """
+    # sums and counts are written as loops: numba compiles the functions of NumPy for seconds
     most = 0
     for j in range(out.shape[1]):
-        most = max(most, int(np.count_nonzero(b.areas[j])))
-    counts = np.zeros((a.areas.shape[1], most), np.int64)
-    scores = np.zeros((a.areas.shape[1], most), np.int64)
-    best = np.zeros(1 << most, np.int64)
+        there = 0
+        for k in range(b.areas.shape[1]):
+            there += 1 if b.areas[j, k] > 0 else 0
+        most = max(most, there)
+    counts = np.empty((a.areas.shape[1], most), np.int64)
+    scores = np.empty((a.areas.shape[1], most), np.int64)
+    sums = np.empty(most, np.int64)
+    best = np.empty(1 << most, np.int64)
     for strip in range(0, out.shape[1], _STRIP):
         for i in range(out.shape[0]):
             for j in range(max(strip, i) if mirror else strip, min(strip + _STRIP, out.shape[1])):
@@ -103,32 +108,38 @@ def matched_iou_distances(
                                 counts[rows, columns] = _overlap(a.classes[i, k], b.classes[j, other])
                                 columns += 1
                         rows += 1
-                present, total = _match(counts[:rows, :columns], scores, best)
+                present, total = _match(counts, rows, columns, scores, sums, best)
                 out[i, j] = (present - total / (1 << _IOU_BITS)) / present if present > 0 else np.inf
                 if mirror:
                     out[j, i] = out[i, j]
 
 
 @compile_loop(fastmath=AS_WRITTEN)
-def _match(counts: Int64, scores: Int64, best: Int64) -> tuple[int, np.int64]:
+def _match(counts: Int64, rows: int, columns: int, scores: Int64, sums: Int64, best: Int64) -> tuple[int, np.int64]:
     """Match the classes of two masks; returns the classes present on the side that has more, and the best sum of IoUs.
 
-    The sum is in units of 2^-_IOU_BITS. ``counts`` (m, n) are the pixels with class m in a and n in b; ``scores`` is
-    room for (m, n) numbers; ``best`` for 2^n, the best score with exactly a set of classes of b taken, -1 for none yet.
+    The sum is in units of 2^-_IOU_BITS. The first rows and columns of ``counts`` are the pixels with class m in a and n
+    in b; ``scores`` is room for as many numbers, ``sums`` for n; ``best`` for 2^n, the best score with exactly a set of
+    classes of b taken, -1 for none yet.
     """
-    rows, columns = counts.shape
     present_a, present_b = 0, 0  # a class whose pixels are all ignored in the other mask is not present
-    for k in range(rows):
-        present_a += int(counts[k].any())
     for other in range(columns):
-        present_b += int(counts[:, other].any())
+        sums[other] = 0
+        for k in range(rows):
+            sums[other] += counts[k, other]
+        present_b += 1 if sums[other] > 0 else 0
     for k in range(rows):
+        own = 0
+        for other in range(columns):
+            own += counts[k, other]
+        present_a += 1 if own > 0 else 0
         for other in range(columns):
             both = counts[k, other]
             if both > 0:
-                iou = both / (counts[k].sum() + counts[:, other].sum() - both)
+                iou = both / (own + sums[other] - both)
                 scores[k, other] = (both << _SUM_BITS) + np.int64(np.rint(iou * (1 << _IOU_BITS)))
-    best[1 : 1 << columns] = -1
+    for taken in range(1, 1 << columns):
+        best[taken] = -1
     best[0] = 0
     for k in range(rows):
         for taken in range((1 << columns) - 1, -1, -1):  # updates go to larger sets, which are done
@@ -137,4 +148,7 @@ def _match(counts: Int64, scores: Int64, best: Int64) -> tuple[int, np.int64]:
                     if taken >> other & 1 == 0 and counts[k, other] > 0:
                         more = taken | 1 << other
                         best[more] = max(best[more], best[taken] + scores[k, other])
-    return max(present_a, present_b), np.int64(best[: 1 << columns].max() & ((1 << _SUM_BITS) - 1))
+    most = best[0]
+    for taken in range(1, 1 << columns):
+        most = max(most, best[taken])
+    return max(present_a, present_b), np.int64(most & ((1 << _SUM_BITS) - 1))

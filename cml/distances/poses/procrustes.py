@@ -148,13 +148,17 @@ def _quaternion(key: Float64, value: float, out: Float64) -> None:
         if size > best:
             best, row = size, k
     if best < 1e-9:  # two equal eigenvalues: any vector of their plane aligns as well
-        out[:] = np.linalg.eigh(key)[1][:, 3]
+        vectors = np.linalg.eigh(key)[1]
+        for k in range(4):
+            out[k] = vectors[k, 3]
         return
     length = 0.0
     for k in range(4):
         out[k] = _minor(key, row, k)
         length += out[k] * out[k]
-    out /= math.sqrt(length)
+    length = math.sqrt(length)
+    for k in range(4):
+        out[k] /= length
 
 
 @compile_loop(fastmath=AS_WRITTEN)
@@ -168,6 +172,7 @@ def align_pairs(
     out: Float32,  # (A, B), written in place; infinite where too few joints are shared
 ) -> None:
     """Align poses onto others over the joints that both show, and write what remains."""
+    # numbers are written one by one: numba compiles assignments of rows and arithmetic on arrays for seconds
     s, key, turn = np.empty((3, 3)), np.empty((4, 4)), np.empty(4)
     middle_x, middle_y, rotated = np.empty(3), np.empty(3), np.empty(3)
     joints = a[0].shape[1]
@@ -175,7 +180,8 @@ def align_pairs(
         for j in range(out.shape[1]):
             y, x = a[0][i], b[0][j]
             shared = 0
-            middle_x[:], middle_y[:], s[:] = 0, 0, 0
+            for c in range(3):
+                middle_x[c], middle_y[c], s[c, 0], s[c, 1], s[c, 2] = 0.0, 0.0, 0.0, 0.0, 0.0
             for k in range(joints):
                 if a[1][i, k] and b[1][j, k]:
                     shared += 1
@@ -200,11 +206,14 @@ def align_pairs(
             value, scale, mirror = 0.0, 0.0, 1.0
             turn[0], turn[1], turn[2], turn[3] = 1.0, 0.0, 0.0, 0.0
             if size_x > 0 and size_y > 0:
-                s /= math.sqrt(size_x) * math.sqrt(size_y)
+                size = math.sqrt(size_x) * math.sqrt(size_y)
+                for c in range(3):
+                    for d in range(3):
+                        s[c, d] /= size
                 if plane:
                     if reflection and s[0, 0] * s[1, 1] < s[0, 1] * s[1, 0]:
                         mirror = -1.0
-                        s[1] *= -1
+                        s[1, 0], s[1, 1], s[1, 2] = -s[1, 0], -s[1, 1], -s[1, 2]
                     along, across = s[0, 0] + s[1, 1], s[0, 1] - s[1, 0]
                     value = math.hypot(along, across)
                     half = math.atan2(across, along) / 2
@@ -217,7 +226,8 @@ def align_pairs(
                     )
                     if reflection and determinant < 0:
                         mirror, determinant = -1.0, -determinant
-                        s *= -1
+                        for c in range(3):
+                            s[c, 0], s[c, 1], s[c, 2] = -s[c, 0], -s[c, 1], -s[c, 2]
                     value = _largest_eigenvalue(s, determinant, key)
                     if mean_error:
                         _quaternion(key, value, turn)
@@ -227,7 +237,7 @@ def align_pairs(
                 out[i, j] = remains if remains > _NOISE else 0.0
                 continue
             total = 0.0
-            w, u, v, t = turn
+            w, u, v, t = turn[0], turn[1], turn[2], turn[3]
             for k in range(joints):
                 if a[1][i, k] and b[1][j, k]:
                     p, q, r = x[k, 0] - middle_x[0], x[k, 1] - middle_x[1], x[k, 2] - middle_x[2]

@@ -12,7 +12,7 @@ from cml.distances.euclidean import Euclidean
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.distances.nearest import Neighbors, Search
-from cml.distances.sequences.alignment_loops import align_all, align_apart, nearest, wrap
+from cml.distances.sequences.alignment_loops import align_all, align_apart, bound_others, nearest, wrap
 from cml.distances.sequences.packed_sequences import (
     check_band,
     check_lengths,
@@ -102,9 +102,12 @@ class Alignment(ComposedOfOne):
 
         def search(start: int, stop: int) -> Neighbors:
             ids, distances = np.full((stop - start, k), -1, np.int32), np.full((stop - start, k), np.inf, np.float32)
-            found = ids, distances
-            nearest(steps, lengths, low, high, start, stop, reach, self.open_ends, self.is_sum, *found)
-            return Neighbors(*found)
+            boxes, ends = (steps, lengths, low, high), (self.open_ends, self.is_sum, np.empty(steps.shape[2] + 1))
+            bounds = np.empty(len(steps))
+            for i, *found in zip(range(start, stop), ids, distances, strict=True):
+                bound_others(*boxes, i, *ends, bounds)
+                nearest(*boxes, i, np.argsort(bounds), bounds, reach, *ends, *found)
+            return Neighbors(ids, distances)
 
         return search
 

@@ -251,45 +251,61 @@ def _bound_ends(a: Float64, b: Float64, is_sum: bool) -> float:
 
 
 @compile_loop(fastmath=AS_WRITTEN)
+def bound_others(
+    steps: Float64,  # (N, F, T)
+    lengths: Int64,
+    low: Float64,
+    high: Float64,
+    i: int,
+    open_ends: int,
+    is_sum: bool,
+    rest: Float64,  # (T + 1,), room
+    bounds: Float64,  # (N,), written in place
+) -> None:
+    """Bound the squared costs of a sequence and all others from below."""
+    a = steps[i, :, : lengths[i]]
+    for j in range(steps.shape[0]):
+        bounds[j] = 0.0 if open_ends or j == i else _bound_ends(a, steps[j, :, : lengths[j]], is_sum)
+        if is_sum and j != i:
+            inside = _sum_outside(a, low[j], high[j], open_ends, lengths[i] - open_ends)
+        else:
+            inside = _bound_rest(a, low[j], high[j], open_ends, is_sum, rest)
+        bounds[j] = max(bounds[j], inside)
+
+
+@compile_loop(fastmath=AS_WRITTEN)
 def nearest(
     steps: Float64,  # (N, F, T)
     lengths: Int64,
     low: Float64,
     high: Float64,
-    start: int,
-    stop: int,
+    i: int,
+    order: Int64,  # (N,) the sequences by rising bounds. Sorted by NumPy: numba compiles a sort for a second
+    bounds: Float64,  # (N,) those of ``bound_others``
     band: int,
     open_ends: int,
     is_sum: bool,
-    ids: Int32,  # (R, k), written in place
-    distances: Float32,  # (R, k)
+    rest: Float64,  # (T + 1,), room
+    ids: Int32,  # (k,), written in place
+    distances: Float32,  # (k,)
 ) -> None:
-    """Find the k nearest of the sequences from ``start`` to ``stop``: by rising bounds, until no nearer one is left."""
-    n, _, longest = steps.shape
-    row, costs, rest, bounds = np.empty(longest + 1), np.empty(longest), np.empty(longest + 1), np.empty(n)
-    for i in range(start, stop):
-        a = steps[i, :, : lengths[i]]
-        for j in range(n):
-            bounds[j] = 0.0 if open_ends or j == i else _bound_ends(a, steps[j, :, : lengths[j]], is_sum)
-            if is_sum and j != i:
-                inside = _sum_outside(a, low[j], high[j], open_ends, lengths[i] - open_ends)
-            else:
-                inside = _bound_rest(a, low[j], high[j], open_ends, is_sum, rest)
-            bounds[j] = max(bounds[j], inside)
-        order = np.argsort(bounds)
-        found = 0
-        for j in order:
-            if j == i:
-                continue
-            limit, b = np.inf, steps[j, :, : lengths[j]]
-            if found == ids.shape[1]:  # float32 of a distance rounds, and so does a bound
-                limit = np.float64(distances[i - start, found - 1]) ** 2 * (1 + 1e-6) + 1e-300
-                if bounds[j] > limit:
-                    break
-            _bound_rest(a, low[j], high[j], open_ends, is_sum, rest)
-            value = np.float32(np.sqrt(_align_within(a, b, band, open_ends, limit, rest, is_sum, row, costs)))
-            if not np.isinf(value):
-                found = _insert(j, float(value), found, ids[i - start], distances[i - start])
+    """Find the k nearest of a sequence: by rising bounds, until no nearer one is left."""
+    longest = steps.shape[2]
+    row, costs = np.empty(longest + 1), np.empty(longest)
+    a, found = steps[i, :, : lengths[i]], 0
+    for at in range(order.shape[0]):
+        j = order[at]
+        if j == i:
+            continue
+        limit, b = np.inf, steps[j, :, : lengths[j]]
+        if found == ids.shape[0]:  # float32 of a distance rounds, and so does a bound
+            limit = np.float64(distances[found - 1]) ** 2 * (1 + 1e-6) + 1e-300
+            if bounds[j] > limit:
+                break
+        _bound_rest(a, low[j], high[j], open_ends, is_sum, rest)
+        value = np.float32(np.sqrt(_align_within(a, b, band, open_ends, limit, rest, is_sum, row, costs)))
+        if not np.isinf(value):
+            found = _insert(j, float(value), found, ids, distances)
 
 
 @compile_loop(fastmath=AS_WRITTEN)
