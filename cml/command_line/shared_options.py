@@ -10,7 +10,9 @@ from tyro.conf import Positional, arg
 from cml.command_line.command_list import HELP, PLUGIN, PLUGIN_HELP
 from cml.command_line.own_commands import kinds
 from cml.command_line.own_commands import summary as summary_of_kind
+from cml.data.fast_decoding import Decode
 from cml.errors import UserError, did_you_mean, escape_controls
+from cml.processes.precision import Precision
 
 AllowDownload = Annotated[
     bool, arg(help="Download models that the run names (pretrained weights, a sentence model) if they are not cached.")
@@ -42,6 +44,19 @@ FirstDimensions = Annotated[
     int | None, arg(help="Keep only this many first dimensions, if the run was trained for this (loss matryoshka).")
 ]
 SharedRun = Annotated[Path, Positional, arg(metavar="RUN", help=_HUB)]
+ImageDecoding = Annotated[
+    Decode,
+    arg(
+        help="Decoding of images: fast decodes JPEGs at a half, a quarter or an eighth of their size where that is "
+        "enough, which changes pixels slightly."
+    ),
+]
+NetworkPrecision = Annotated[
+    Precision, arg(help="Precision of the network: bfloat16 uses autocast, tf32 that of GPUs for float32 products.")
+]
+Compiled = Annotated[
+    bool, arg(help="Compile the backbone by torch.compile, which takes a minute or more and a C++ compiler.")
+]
 Threads = Annotated[int, arg(help="Number of images decoded at the same time.")]
 
 

@@ -8,8 +8,11 @@ from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import (
     AsJson,
     BatchSize,
+    Compiled,
     Device,
     FirstDimensions,
+    ImageDecoding,
+    NetworkPrecision,
     RowIds,
     SharedRun,
     Splits,
@@ -39,6 +42,9 @@ class Embed:
     threads: Threads = CORES
     skip_bad: bool = False
     """Leave out images that cannot be read, and list them in skipped.jsonl."""
+    decode: ImageDecoding = "exact"
+    precision: NetworkPrecision = "float32"
+    compile: Compiled = False
     tsv: bool = False
     """Also write vectors.tsv and metadata.tsv for the TensorBoard projector."""
     parquet: bool = False
@@ -54,6 +60,7 @@ def run(arguments: Sequence[str]) -> None:
     from cml.data.image_list import ImageList
     from cml.doors.stored_items import list_from_store
     from cml.errors import UserError
+    from cml.models.forward_pass import ForwardPass
     from cml.searching.embed_folder import embed_folder
     from cml.storage.downloads import resolve_run
 
@@ -74,16 +81,17 @@ def run(arguments: Sequence[str]) -> None:
         images = images.with_ids(options.ids)
     if options.features is not None:
         images = list_from_store(images, options.features, model, run)
-    embedded = embed_folder(
-        model.network,
-        images,
-        options.out,
-        run=str(run.absolute()),
-        batch_size=options.batch_size,
-        threads=options.threads,
-        skip_bad=options.skip_bad,
-        tsv=options.tsv,
-    )
+    with model.network.passing(ForwardPass(options.decode, options.precision, options.compile)):
+        embedded = embed_folder(
+            model.network,
+            images,
+            options.out,
+            run=str(run.absolute()),
+            batch_size=options.batch_size,
+            threads=options.threads,
+            skip_bad=options.skip_bad,
+            tsv=options.tsv,
+        )
     if options.parquet:
         write_parquet(embedded)
     items, dimension, skipped = (embedded.manifest[key] for key in ("items", "dimension", "skipped"))

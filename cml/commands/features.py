@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AsJson, Device, Splits, show
+from cml.command_line.shared_options import AsJson, Compiled, Device, ImageDecoding, NetworkPrecision, Splits, show
 from cml.errors import UserError
 from cml.feature_store.manifest import FeatureType
 from cml.storage.json_file import read_parsed
@@ -40,6 +40,9 @@ class Features:
     """Side of the centre crop as a fraction of the image's side; by default that of the recipe, or 1."""
     dtype: FeatureType = "float32"
     """Type of the stored numbers: float32, or float16 for half the space."""
+    decode: ImageDecoding = "exact"
+    precision: NetworkPrecision = "float32"
+    compile: Compiled = False
     splits: Splits = ("train", "query", "gallery")
     device: Device = "auto"
     json: AsJson = False
@@ -64,6 +67,9 @@ def run(arguments: Sequence[str]) -> None:
         dtype=options.dtype,
         splits=options.splits,
         text_column=options.text_column,
+        decode=options.decode,
+        precision=options.precision,
+        compile=options.compile,
         device=options.device,
     )
     if not launch().first:

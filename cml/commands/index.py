@@ -11,8 +11,11 @@ from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import (
     AsJson,
     BatchSize,
+    Compiled,
     Device,
     FirstDimensions,
+    ImageDecoding,
+    NetworkPrecision,
     RowIds,
     SharedRun,
     Splits,
@@ -47,6 +50,9 @@ class IndexOptions:
     threads: Threads = CORES
     skip_bad: bool = False
     """Skip images that cannot be read."""
+    decode: ImageDecoding = "exact"
+    precision: NetworkPrecision = "float32"
+    compile: Compiled = False
     device: Device = "auto"
     json: AsJson = False
 
@@ -70,6 +76,9 @@ def run(arguments: Sequence[str]) -> None:
         batch_size=options.batch_size,
         threads=options.threads,
         skip_bad=options.skip_bad,
+        decode=options.decode,
+        precision=options.precision,
+        compile=options.compile,
         device=options.device,
     )
     kind = "images" if index.model is None else index.model.config.inputs.kind

@@ -10,9 +10,10 @@ from cml.comparing.rows import rows_of
 from cml.comparing.train_comparison import CompareOptions, ComparisonResult, run_comparison
 from cml.console.messages import resume_hint, say
 from cml.data.dataset_info import DatasetInfo
+from cml.processes.precision import Precision
 from cml.settings import check_whole
 from cml.storage.safe_paths import check_no_link
-from cml.training.config import Precision, TrainConfig
+from cml.training.config import TrainConfig
 
 VARIANTS = ("log-ratio", "binary triplet, threshold")
 _NETWORKS = {"caption": "small-cnn(grid=1, layers=4)"}  # a caption says what is in a picture, not where

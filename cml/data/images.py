@@ -13,6 +13,7 @@ from PIL import Image
 from cml.array_types import Float32, Int64, Integer, UInt8
 from cml.data.bands import ImageFault, fit_bands, read_bands, scale_bands, swaps_sides, upright_rgb
 from cml.data.dataset_items import Lazy
+from cml.data.fast_decoding import Decode, read_fast, resize_fast
 from cml.data.input_form import InputForm
 from cml.data.open_image import is_deep_tiff, open_image, open_named_image, read_deep_tiff, read_upright
 from cml.errors import DataError, UserError
@@ -33,11 +34,13 @@ def read_image(
     path: Path | bytes,
     # (height, width) in pixels to resize to, by ``resize_image``; by default, that of the file
     size: Size | None = None,
+    # ``fast`` decodes JPEGs at a smaller scale, whose pixels differ from those of images that were already decoded
+    decode: Decode = "exact",
 ) -> UInt8:  # the pixels, (H, W, 3) uint8
-    """Read an image file as RGB, upright.
-
-    JPEGs are not decoded in draft mode: at a smaller scale they would differ from images that were already decoded.
-    """
+    """Read an image file as RGB, upright."""
+    if decode == "fast" and size is not None:
+        with open_named_image(path) as image:
+            return read_fast(image, size)
     upright = read_upright(path)
     return np.asarray(upright if size is None else resize_image(upright, size))
 
@@ -46,10 +49,11 @@ def read_pixels(
     path: Path,
     channels: int,  # C. Three are RGB; for any other number see ``cml.data.bands``
     size: Size,  # (height, width) in pixels to resize to
+    decode: Decode = "exact",  # of three channels; others are always read exactly
 ) -> Pixels:  # the pixels, (H, W, 3) uint8, or for another C (H, W, C) float32 from 0 to 255
     """Read an image file as a backbone takes it, upright."""
     if channels == 3:
-        return read_image(path, size)
+        return read_image(path, size, decode)
     if is_deep_tiff(path):
         try:
             return fit_bands(read_deep_tiff(path), channels, size)
@@ -81,6 +85,7 @@ class Images:
         *,
         channels: int = 3,  # C. Three are RGB; for any other number see ``cml.data.bands``
         cache_bytes: int = 1 << 30,  # the most memory, in bytes, that ``load`` may take
+        decode: Decode = "exact",  # of three channels
     ) -> None:
         if isinstance(source, np.ndarray):
             deep = channels != 3 and source.dtype == np.uint16
@@ -89,7 +94,7 @@ class Images:
                     f"The 'images' must be an array (N, H, W, {channels}) of uint8. "
                     f"Got {source.shape}, {source.dtype} instead."
                 )
-        self.size, self.channels, self._cache_bytes = size, channels, cache_bytes
+        self.size, self.channels, self.decode, self._cache_bytes = size, channels, decode, cache_bytes
         self._source: Any = source
         self._cache: Pixels | None = None
         if isinstance(source, np.ndarray) and source.shape[1:3] == size and channels == 3:
@@ -121,7 +126,7 @@ class Images:
     def at(self, size: Size, cache_bytes: int | None = None) -> "Images":
         """Take the same images at another size, at which they are decoded anew."""
         most = self._cache_bytes if cache_bytes is None else cache_bytes
-        return Images(self._source, size, channels=self.channels, cache_bytes=most)
+        return Images(self._source, size, channels=self.channels, cache_bytes=most, decode=self.decode)
 
     @property
     def paths(self) -> Sequence[Path] | None:
@@ -135,7 +140,7 @@ class Images:
             source = self._source[items]
         else:
             source = Lazy(self._source, items.tolist(), _keep_image, reads_anew=self.reads_anew)
-        part = Images(source, self.size, channels=self.channels, cache_bytes=self._cache_bytes)
+        part = Images(source, self.size, channels=self.channels, cache_bytes=self._cache_bytes, decode=self.decode)
         part._cache = None if self._cache is None else self._cache[items]
         return part
 
@@ -184,15 +189,19 @@ class Images:
         if self.channels != 3:
             return self._decode_bands(item)
         if isinstance(entry := self._source[item], Path):
-            return read_image(entry, self.size)
+            return read_image(entry, self.size, self.decode)
         try:
             if isinstance(entry, bytes):
                 with open_image(entry) as opened:
+                    if self.decode == "fast":
+                        return read_fast(opened, self.size)
                     image = upright_rgb(opened)
             else:
                 image = Image.fromarray(entry) if isinstance(entry, np.ndarray) else upright_rgb(entry)
         except ImageFault as fault:
             raise DataError(f"The image number {item} {fault}.") from None
+        if self.decode == "fast":
+            return resize_fast(np.array(image), self.size)
         return np.asarray(resize_image(image, self.size))
 
     def _decode_bands(self, item: int) -> Pixels:

@@ -24,6 +24,7 @@ from cml.data.dataset_items import (
     refuse_parts,
     unlabelled_items,
 )
+from cml.data.fast_decoding import Decode
 from cml.data.image_sources import (
     ImageSource,
     as_array,
@@ -113,17 +114,24 @@ def open_inputs(
     form: InputForm,
     size: Size,  # (height, width) in pixels at which images are read
     collate: Collate | None = None,  # joins a list of inputs to a batch; needed for the kind ``items``
+    decode: Decode = "exact",
 ) -> Inputs:
     """Open inputs for a model."""
     is_open = isinstance(source, Images | Vectors | Tensors | Texts | Items)
-    inputs: Inputs = source if is_open else _open_source(source, form, size, collate)
+    inputs: Inputs = source if is_open else _open_source(source, form, size, collate, decode)
     own = inputs.form
     if (own.kind, own.shape, own.whole, own.channels) != (form.kind, form.shape, form.whole, form.channels):
         raise UserError(f"The model takes {form}. Got {own} instead.")
     return inputs
 
 
-def _open_source(source: Any, form: InputForm, size: Size, collate: Collate | None) -> Inputs:  # noqa: ANN401
+def _open_source(
+    source: Any,  # noqa: ANN401
+    form: InputForm,
+    size: Size,
+    collate: Collate | None,
+    decode: Decode,
+) -> Inputs:
     """Open what a user gave."""
     refuse_function(source)
     refuse_parts(source)
@@ -134,10 +142,10 @@ def _open_source(source: Any, form: InputForm, size: Size, collate: Collate | No
     if _is_own_dataset(source, None, form.fields or None):
         items = unlabelled_items(source, form.fields)
         if form.kind == "images":
-            return Images(lazy_images(items, form.channels), size, channels=form.channels)
+            return Images(lazy_images(items, form.channels), size, channels=form.channels, decode=decode)
         return _stack_items(items, form.kind, form.missing)
     if form.kind == "images":
-        return Images(image_source(source, form.channels), size, channels=form.channels)
+        return Images(image_source(source, form.channels), size, channels=form.channels, decode=decode)
     if form.kind == "vectors":
         return _open_vectors(source, form.columns or None, form.missing)
     if form.kind == "texts":

@@ -10,6 +10,7 @@ from torch import nn
 from cml import tasks
 from cml.data.dataset_info import INFO, TEXT
 from cml.data.dataset_items import DatasetItems, unlabelled_items
+from cml.data.fast_decoding import Decode
 from cml.data.image_list import ImageList
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm
 from cml.data.input_sources import recognize_inputs
@@ -32,7 +33,9 @@ from cml.feature_store.stored_items import FileItems, JoinedVectors, StoredItems
 from cml.feature_store.write_store import write_features
 from cml.models import CUSTOM, Backbone, has_published_weights
 from cml.models.embedding import ModelConfig
+from cml.models.forward_pass import EXACT, ForwardPass, compile_module
 from cml.processes.init_processes import init_processes
+from cml.processes.precision import Precision
 from cml.training.config import TrainConfig
 from cml.word_vectors.sentence_model import takes_images
 
@@ -51,6 +54,9 @@ def features(
     splits: Sequence[str] = ROLES,
     text_column: str | None = None,
     collate: Collate | None = None,
+    decode: Decode = "exact",
+    precision: Precision = "float32",
+    compile: bool = False,
     device: str = "auto",
     quiet: bool = False,
 ) -> FeatureStore:
@@ -79,6 +85,10 @@ def features(
         collate: A function that joins a list of items, such as graphs, sequences or mappings, to what a module or
             function of your own takes, with one row for each of them, as for ``cml.fit``. Inputs are then any list or
             ``Dataset``, which must read an item the same way each time; of (x, label) it is x.
+        decode: "fast" decodes JPEGs at a half, a quarter or an eighth of their size where that is enough, which changes
+            pixels slightly. The store remembers it.
+        precision: "bfloat16" (autocast) or "tf32" (on GPUs) in place of "float32". The store remembers it.
+        compile: Compile the backbone by torch.compile, which takes a minute or more.
         device: "auto", "cpu", "cuda" or another device of torch.
         quiet: No progress bar.
 
@@ -99,7 +109,16 @@ def features(
         image_size = recipe.image_size if image_size is None else image_size
         crop = recipe.crop if crop is None else crop
         items, network = _open(
-            inputs, backbone, weights, image_size, crop, splits, text_column, collate, str(ranks.device)
+            inputs,
+            backbone,
+            weights,
+            image_size,
+            crop,
+            splits,
+            text_column,
+            collate,
+            str(ranks.device),
+            ForwardPass(decode, precision, compile),
         )
         title = "" if quiet or not ranks.first else "features"
         return write_features(items, network, Path(out), dtype=dtype, ranks=ranks, bar=title)
@@ -123,8 +142,15 @@ def _open(
     text_column: str | None,
     collate: Collate | None,
     device: str,
+    how: ForwardPass,
 ) -> tuple[StoredItems, FeatureNetwork]:
     """The items and the network, which decides what items may be."""
+    is_sentences = isinstance(backbone, str) and backbone.startswith((SENTENCES, HUB))
+    is_function = callable(backbone) and not isinstance(backbone, nn.Module)
+    if how != EXACT and (is_sentences or is_function):
+        name = "decode" if how.decode != "exact" else "precision" if how.precision != "float32" else "compile"
+        what = "a sentence model" if is_sentences else "a function of your own"
+        raise UserError(f"{name!r} is an option of backbones, and {what} computes by itself: leave it out.")
     if collate is not None and isinstance(backbone, str):
         raise UserError(f"What 'collate' joins needs a module or function of your own. Got {backbone!r} instead.")
     dataset = _open_dataset(inputs)
@@ -160,6 +186,9 @@ def _open(
     config = ModelConfig(name, weights, 2, False, image_size, crop, inputs=form)
     model = build_model(config, device, own, example)
     model.set_collate(collate)
+    model.forward_pass = how
+    if how.compile:
+        compile_module(model.backbone)
     return items, BackboneNetwork(model)
 
 

@@ -292,7 +292,10 @@ def fit(
     _warn_of_implausible_labels(plain_labels, label_columns, distance)
     count = len(plain_labels)
     open_inputs = open_at(
-        stored_size(config.image_size, config.crop), channels=accepted.channels, cache_bytes=config.cache_bytes
+        stored_size(config.image_size, config.crop),
+        channels=accepted.channels,
+        cache_bytes=config.cache_bytes,
+        decode=config.decode,
     )
     items = replace(
         label_inputs(labelled, distance, open_inputs, encoded[:count], ids=ids or names_of(inputs)),

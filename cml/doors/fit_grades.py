@@ -229,7 +229,7 @@ class _Sides:
         from cml.models.backbones.sentence_transformers import wrap_foreign  # of texts, which few give
 
         collates = collate if isinstance(collate, tuple | list) else (collate, collate)
-        names = ("weights", "dimension", "image_size", "crop", "seed", "missing", "cache_bytes")
+        names = ("weights", "dimension", "image_size", "crop", "seed", "missing", "cache_bytes", "decode")
         sides: list[tuple[Inputs, EmbeddingModel]] = []
         for inputs, backbone, join in zip((aligned.queries, aligned.documents), backbones, collates, strict=True):
             own = None if isinstance(backbone, str) else wrap_foreign(backbone)
@@ -245,7 +245,10 @@ class _Sides:
             numbers = list(range(len(inputs)))
             known = recognize_inputs(inputs, numbers, FieldNames(), accepted)
             size = stored_size(config.image_size, config.crop)
-            opened = open_at(size, channels=accepted.channels, cache_bytes=config.cache_bytes)(known.inputs)
+            open_inputs = open_at(
+                size, channels=accepted.channels, cache_bytes=config.cache_bytes, decode=config.decode
+            )
+            opened = open_inputs(known.inputs)
             weights = {} if "weights" in options else {"weights": "none"} if is_own else {}
             config = complete_options(config, weights, opened.form)
             shape = ModelConfig(

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from cml.array_types import Float32, Int64
+from cml.data.fast_decoding import Decode
 from cml.doors.model import Model
 from cml.errors import UserError
 from cml.export.sentence_folder import QUERIES, write_routes
 from cml.graded.distance import GradedDistance
 from cml.graded.named_side import split_names
 from cml.graded.ranking import Ranking
+from cml.models.forward_pass import ForwardPass
+from cml.processes.precision import Precision
 from cml.registry import Choice
 from cml.storage.atomic import atomic_folder
 from cml.training.saved_model import RunConfig
@@ -67,12 +70,16 @@ class SearchModel(Model):
         side: Side = "documents",
         batch_size: int | None = None,
         bar: str = "",
+        decode: Decode = "exact",
+        precision: Precision = "float32",
+        compile: bool = False,
     ) -> Float32:
         """Embed queries or documents by the network of their ``side``; see ``Model.embed``."""
         if side not in ("queries", "documents"):
             raise UserError(f"'side' should be queries or documents. Got {side!r} instead.")
         network = self.query_model.network if side == "queries" else self.network
-        return network.embed(inputs, batch_size=batch_size, bar=bar)
+        with network.passing(ForwardPass(decode, precision, compile)):
+            return network.embed(inputs, batch_size=batch_size, bar=bar)
 
     def shorten(self, dimension: int) -> SearchModel:
         """A model of the first dimensions on both sides; see ``Model.shorten``."""

@@ -148,6 +148,7 @@ def train_task(
         stored_size(config.image_size, config.crop),
         channels=count_channels(config.backbone),
         cache_bytes=config.cache_bytes,
+        decode=config.decode,
     )
     items = label_split(dataset, "train", distance, open_inputs, _label_mirror(task, dataset.info, config))
     items = replace(

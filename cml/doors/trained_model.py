@@ -10,6 +10,7 @@ import numpy as np
 
 from cml import distances
 from cml.array_types import Bools, Float32, UInt64
+from cml.data.fast_decoding import Decode
 from cml.data.image_sources import number_both_groups, number_groups
 from cml.data.images import Images, stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames, InputForm
@@ -25,7 +26,9 @@ from cml.items.label_inputs import label_inputs, open_at
 from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.models.forward_pass import ForwardPass
 from cml.models.weights import model_fingerprint
+from cml.processes.precision import Precision
 from cml.retrieval.calibration import Calibration
 from cml.storage.downloads import names_of_a_run
 from cml.task import label_distance_of
@@ -115,13 +118,26 @@ class TrainedModel:
         """A digest of the model's form and weights, by which an index tells its embeddings from those of others."""
         return model_fingerprint(self.network)
 
-    def embed(self, inputs: Any, *, batch_size: int | None = None, bar: str = "") -> Float32:  # noqa: ANN401
+    def embed(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        *,
+        batch_size: int | None = None,
+        bar: str = "",
+        decode: Decode = "exact",
+        precision: Precision = "float32",
+        compile: bool = False,
+    ) -> Float32:
         """Embed images of any sizes, or vectors or tensors of the model's shape.
 
         Args:
             inputs: N inputs, of any kind that ``cml.fit`` takes.
             batch_size: Inputs per pass; by default 64, or 4096 vectors.
             bar: Title of a progress bar; "" for none.
+            decode: "fast" decodes JPEGs at a half, a quarter or an eighth of their size where that is enough, which
+                changes pixels and embeddings slightly.
+            precision: "bfloat16" (autocast) or "tf32" (on GPUs) in place of "float32".
+            compile: Compile the backbone by torch.compile, which takes a minute or more.
 
         Returns:
             Embeddings (N, D), in evaluation mode.
@@ -129,7 +145,8 @@ class TrainedModel:
         Raises:
             UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
         """
-        return self.network.embed(inputs, batch_size=batch_size, bar=bar)
+        with self.network.passing(ForwardPass(decode, precision, compile)):
+            return self.network.embed(inputs, batch_size=batch_size, bar=bar)
 
     def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already.

@@ -148,6 +148,8 @@ def build_model_card(
         "backbone": f"{_code(model.backbone)}, {trunk}, seed {train.seed}",
         "inputs": "images, {} x {} pixels (height x width)".format(*model.image_size) if takes_images else form,
     }
+    if train.decode != "exact":
+        facts["decoding in training"] = train.decode
     about_data = "Not stated: the dataset was not available when this folder was made."
     if data is not None:
         facts_of_data = {

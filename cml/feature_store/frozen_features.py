@@ -19,7 +19,7 @@ from cml.data.prepared import PreparedDataset
 from cml.data.texts import Texts
 from cml.data.vectors import Vectors
 from cml.errors import DataError, UserError
-from cml.feature_store.manifest import MANIFEST, digest_network, name_network
+from cml.feature_store.manifest import MANIFEST, digest_network, list_departures, name_network
 from cml.feature_store.networks import SENTENCES, BackboneNetwork
 from cml.feature_store.store import FeatureStore
 from cml.feature_store.stored_items import FileItems, JoinedVectors
@@ -71,7 +71,7 @@ def frozen_rows(
     """Compute the features of a frozen backbone, or read them from the cache: those of texts and of image files."""
     if isinstance(inputs, Texts):
         return frozen_text_features(model, inputs.read(np.arange(len(inputs))), bar=bar)
-    if isinstance(inputs, Images) and inputs.paths is not None:
+    if isinstance(inputs, Images) and inputs.paths is not None and inputs.decode == "exact":  # as the cache holds them
         return frozen_features(model, inputs.paths, bar=bar)
     return model.extract(inputs, bar=bar)
 
@@ -83,14 +83,15 @@ def stored_features(
     subject: str = "the features of this model's backbone",
 ) -> Vectors:
     """Select the features (N, F) of image files, which stay in the files of a store that the model's backbone made."""
-    store.check_made_by(BackboneNetwork(model).made_by, subject)
+    departures = list_departures(store.manifest["made_by"])  # those that the store was made with are what is wanted
+    store.check_made_by({**BackboneNetwork(model).made_by, **departures}, subject)
     return store.select(store.find(paths))
 
 
 def cached_store(model: EmbeddingModel, paths: Sequence[Path]) -> Path | None:
     """Name the store of the cache for the features of image files."""
     config = model.config
-    if config.weights == "none":
+    if config.weights == "none" or model.forward_pass.departures:
         return None
     digest = hashlib.sha256(f"{backbone_fingerprint(model)} {config.image_size} {config.crop} {PIXELS}".encode())
     for path in paths:

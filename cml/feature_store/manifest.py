@@ -3,13 +3,15 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Floating, Int64
+from cml.data.fast_decoding import Decode
+from cml.processes.precision import Precision
 from cml.storage.saved_options import Count
 
 MANIFEST, ITEMS = "manifest.json", "items.jsonl"
@@ -28,6 +30,20 @@ class MadeBy(TypedDict):
     image_size: list[int]  # [height, width] in pixels; [] for other inputs than images
     crop: float  # fraction of an image's sides that is used
     preprocessing: Count  # version of the pixels that an image file becomes; 0 for other inputs
+    decode: NotRequired[Decode]  # the decoding of images, where it is not exact
+    precision: NotRequired[Precision]  # the precision of the network, where it is not float32
+
+
+class Departures(TypedDict, total=False):
+    """What changes features, where it is not the default; see ``cml.models.forward_pass``."""
+
+    decode: Decode
+    precision: Precision
+
+
+def list_departures(entries: Mapping[str, Any]) -> Departures:
+    """List what changes features among the entries of a network's description."""
+    return cast("Departures", {name: entries[name] for name in ("decode", "precision") if name in entries})
 
 
 class Shard(TypedDict):
@@ -67,6 +83,8 @@ class StoredItem(msgspec.Struct, frozen=True):
 def digest_network(made_by: Mapping[str, Any]) -> str:
     """Compute a digest of what decides the features of an item."""
     terms = [made_by[name] for name in ("kind", "fingerprint", "image_size", "crop", "preprocessing")]
+    if departures := list_departures(made_by):
+        terms.append(departures)
     return hashlib.sha256(json.dumps(terms).encode()).hexdigest()
 
 
@@ -84,6 +102,7 @@ def name_network(made_by: Mapping[str, Any]) -> str:
         details.append("{} x {} pixels".format(*made_by["image_size"]))
     if made_by["crop"] != 1:
         details.append(f"crop {made_by['crop']}")
+    details += [f"{name} {value}" for name, value in list_departures(made_by).items()]
     return f"{made_by['backbone']} ({', '.join(details)})" if details else str(made_by["backbone"])
 
 

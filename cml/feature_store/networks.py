@@ -20,7 +20,7 @@ from cml.data.input_form import Collate
 from cml.data.items import Items
 from cml.data.open_image import read_upright
 from cml.errors import UserError
-from cml.feature_store.manifest import MadeBy
+from cml.feature_store.manifest import MadeBy, list_departures
 from cml.models.backbone import Backbone
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.weights import backbone_fingerprint
@@ -51,6 +51,7 @@ class BackboneNetwork:
         kind = config.inputs.kind
         self.chunk = (16 if kind == "vectors" else 1) * 1024  # 16 passes
         fingerprint = backbone_fingerprint(model)
+        departures = list_departures(model.forward_pass.departures)
         if model.collate is not None:
             fingerprint = hashlib.sha256(f"{fingerprint}\n{_describe_code(model.collate)}".encode()).hexdigest()
         self.made_by: MadeBy = {
@@ -61,6 +62,7 @@ class BackboneNetwork:
             "image_size": list(config.image_size) if kind == "images" else [],
             "crop": config.crop if kind == "images" else 1.0,
             "preprocessing": PIXELS if kind == "images" else 0,
+            **departures,
         }
         self._model = model
 

@@ -8,6 +8,7 @@ import numpy as np
 from cml.array_types import Float64
 from cml.console.messages import say
 from cml.data.dataset_items import column_names, refuse_parts
+from cml.data.fast_decoding import Decode
 from cml.data.image_sources import ImageSource, as_array, as_list
 from cml.data.images import Images, Size
 from cml.data.input_form import Inputs
@@ -29,13 +30,14 @@ def open_at(
     *,
     channels: int = 3,
     cache_bytes: int = 1 << 30,
+    decode: Decode = "exact",
 ) -> Open:
     """Make the function that opens inputs for a model."""
 
     def open_inputs(source: ImageSource | Inputs) -> Inputs:
         if isinstance(source, Inputs):
             return source
-        return Images(source, size, channels=channels, cache_bytes=cache_bytes)
+        return Images(source, size, channels=channels, cache_bytes=cache_bytes, decode=decode)
 
     return open_inputs
 

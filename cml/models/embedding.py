@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,10 +28,12 @@ from cml.data.vectors import ComputedRows, Vectors
 from cml.errors import DataError, UserError
 from cml.models.backbone import CUSTOM, Backbone, as_backbone, get, registry
 from cml.models.backbone_checks import check_features, check_rows, describe_batch, evaluating, first_line, least_side
+from cml.models.forward_pass import EXACT, ForwardPass, compile_module
 from cml.models.heads import JoinedHead, RotatedHead
 from cml.option_types import check_options
-from cml.processes.device import to_device
+from cml.processes.device import pin_batch, to_device
 from cml.processes.memory import is_out_of_memory
+from cml.processes.precision import computing_in
 from cml.storage.saved_options import TINY, check_bounds
 
 AnyInputs = Inputs | NDArray[Any] | Sequence[Any]
@@ -124,6 +127,7 @@ class EmbeddingModel(nn.Module):
             )
         self.config = config
         self._map = parts.feature_map
+        self.forward_pass = EXACT
         self.backbone = parts.module
         if config.inputs.kind == "images":
             # the fastest layout for convolutions, on CPUs and GPUs; values do not depend on it
@@ -268,10 +272,21 @@ class EmbeddingModel(nn.Module):
         is_matrix = isinstance(inputs, np.ndarray) and inputs.ndim == 2
         return is_matrix and (form.kind == "images" or inputs.shape[1] in sizes)
 
+    @contextlib.contextmanager
+    def passing(self, how: ForwardPass) -> Iterator[None]:
+        """Let inputs pass the network in another way within the block."""
+        before, self.forward_pass = self.forward_pass, how
+        undo = compile_module(self.backbone) if how.compile and not before.compile else lambda: None
+        try:
+            yield
+        finally:
+            undo()
+            self.forward_pass = before
+
     def open(self, inputs: AnyInputs) -> Inputs:
         """Open inputs as it reads them."""
         size = stored_size(self.config.image_size, self.config.crop)
-        return open_inputs(inputs, self.config.inputs, size, self.collate)
+        return open_inputs(inputs, self.config.inputs, size, self.collate, self.forward_pass.decode)
 
     def extract(self, inputs: AnyInputs, *, batch_size: int | None = None, bar: str = "") -> Float32:
         """Compute the backbone features of inputs."""
@@ -341,12 +356,14 @@ class EmbeddingModel(nn.Module):
 
         def read(start: int) -> Any:  # noqa: ANN401 - a batch of any kind
             batch = inputs.read(np.arange(start, min(start + step, len(inputs))))
-            return center_box(batch, self.config.image_size) if form.kind == "images" else batch
+            batch = center_box(batch, self.config.image_size) if form.kind == "images" else batch
+            return pin_batch(batch, self.mean.device)
 
         unit = form.kind.removesuffix("s")
         shown = ProgressBar(total=len(inputs), desc=bar, unit=unit, delay=BAR_DELAY, leave=False, disable=not bar)
         # the reader decodes the next batch during the network's pass
-        with evaluating(self), shown, ThreadPoolExecutor(1) as reader:
+        cast = computing_in(self.forward_pass.precision, self.mean.device)
+        with evaluating(self), cast, shown, ThreadPoolExecutor(1) as reader:
             upcoming = reader.submit(read, 0)
             for start in range(0, len(inputs), step):
                 batch = upcoming.result()

@@ -50,6 +50,13 @@ def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - a batc
     return batch.to(device) if hasattr(batch, "to") else batch
 
 
+def pin_batch(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - a batch of any kind
+    """Put arrays for a CUDA device into pinned memory, from which they are copied while it computes."""
+    if device.type != "cuda" or not isinstance(batch, np.ndarray):
+        return batch
+    return torch.from_numpy(batch).pin_memory()
+
+
 def check_batch_size(
     device: torch.device,
     batch_size: int | None,  # images per forward pass; None for the default of the device

@@ -71,7 +71,8 @@ def embed_folder(
     images.check_kind(model.config.inputs)
     batch_size = batch_size_for(model, images, batch_size, threads)
     # without batch size and threads: they change at most rounding, and a call may be continued with others
-    made_with = {"model": model_fingerprint(model), "images": images.fingerprint()}
+    fingerprints = {"model": model_fingerprint(model), "images": images.fingerprint()}
+    made_with = {**fingerprints, **model.forward_pass.departures}
     about = {"images": str(images.root)}
     parse = functools.partial(_state, images=len(images), dimension=model.config.dimension)
     with resumable_output(out, made_with, (EMBEDDINGS, ITEMS, SKIPPED), about=about, parse=parse) as output:

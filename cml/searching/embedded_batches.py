@@ -44,7 +44,8 @@ def embed_batches(
         embed = functools.partial(model.embed, batch_size=batch_size)
     else:
         size = stored_size(model.config.image_size, model.config.crop)
-        read = functools.partial(read_pixels, channels=model.config.inputs.channels, size=size)
+        channels, decode = model.config.inputs.channels, model.forward_pass.decode
+        read = functools.partial(read_pixels, channels=channels, size=size, decode=decode)
         decoding = decode_chunks(images.paths, read, size=batch_size, start=start, threads=threads, skip_bad=skip_bad)
         embed = functools.partial(_embed_pixels, model, batch_size)
     with contextlib.closing(decoding) as chunks:

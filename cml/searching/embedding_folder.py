@@ -7,13 +7,15 @@ import mmap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, NotRequired, Self, TypedDict
 
 import numpy as np
 
 from cml.array_types import Float32, Int64
+from cml.data.fast_decoding import Decode
 from cml.data.image_list import COLUMNS
 from cml.errors import DataError
+from cml.processes.precision import Precision
 from cml.retrieval.gallery import Gallery
 from cml.searching.hit import Hit
 from cml.storage.json_file import check_format, parse_json, read_json
@@ -30,10 +32,12 @@ _BLOCK = 1 << 24  # bytes of items.jsonl in which line ends are looked for at a 
 
 
 class Origin(TypedDict):
-    """Digests of what embeddings were made with; ``images`` is "" where they are not those of a folder or dataset."""
+    """What embeddings were made with: digests, of which ``images`` is "" where there is no folder or dataset."""
 
     model: str
     images: str
+    decode: NotRequired[Decode]  # the decoding of images, where it is not exact
+    precision: NotRequired[Precision]  # the precision of the network, where it is not float32
 
 
 class Manifest(TypedDict):

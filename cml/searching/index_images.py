@@ -73,7 +73,8 @@ def index_images(
             is_last = batch.stop == len(chosen)
             if items and (number % BATCHES_A_CHUNK == 0 or is_last):
                 index = Index.create(out, model, run=run) if index is None else index
-                images_of = {"images": fingerprint} if made is None or not (add or len(made)) else {}
+                is_new = made is None or not (add or len(made))
+                images_of = {"images": fingerprint, **model.network.forward_pass.departures} if is_new else {}
                 begun = None if is_last else fingerprint
                 index.insert(np.concatenate(rows), items, replace=replace, begun=begun, **images_of)
                 rows, items = [], []

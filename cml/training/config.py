@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+from cml.data.fast_decoding import Decode
 from cml.errors import UserError, did_you_mean
 from cml.option_types import check_options, convert_values
 from cml.processes.cores import READERS
+from cml.processes.precision import Precision
 from cml.storage.json_file import check_format, parse_yaml, read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
 from cml.training.schedules import make_schedule
 
 NO_GROUPS = "none"  # the value of ``group_column`` that turns off the groups of a dataset
 OWN = "custom"  # the value of an option for which a function is given
-Precision = Literal["float32", "bfloat16"]
 # options that do not change the result, and may differ when a run is resumed
 _NO_EFFECT = ("checkpoint_every", "keep_models", "workers", "worker_timeout", "cache_bytes", "device")
 _OPTIONS = "options of training"
@@ -60,12 +61,12 @@ class TrainConfig:
             *("label_distance", "loss", "sampler", "backbone", "freeze_backbone", "tune", "dimension"),
             *("steps", "learning_rate", "evaluate_every", "patience", "seed", "device"),
         ),
-        "data": ("missing", "image_size", "features", "group_column", "validation_fraction"),
+        "data": ("missing", "image_size", "decode", "features", "group_column", "validation_fraction"),
         "model": ("weights", "head_start", "projector", "lora", "train_only", "batch_norm"),
         "training": (
             *("epochs", "optimizer", "backbone_lr_scale", "proxy_rate", "weight_decay", "schedule"),
             *("warmup", "head_first", "clip_gradient", "clip_gradient_value", "ema_decay"),
-            *("memory", "micro_batch", "precision"),
+            *("memory", "micro_batch", "precision", "compile"),
         ),
         "augmentation": (
             *("crop", "scale_jitter", "shift_jitter", "brightness_jitter", "random_crop", "flip", "views"),
@@ -98,6 +99,9 @@ class TrainConfig:
     column's mean."""
     image_size: tuple[int, int] = (224, 224)
     """Height and width of the backbone's input in pixels."""
+    decode: Decode = "exact"
+    """Decoding of training images: 'fast' decodes JPEGs at a half, a quarter or an eighth of their size where that is
+    enough, which changes pixels slightly. Evaluation decodes exactly."""
     freeze_backbone: bool = False
     """Keep the backbone fixed and train only the head. Every image passes through the backbone once, so that training
     takes seconds."""
@@ -194,7 +198,10 @@ class TrainConfig:
     """Statistics of batch normalisation: 'batch' uses those of the images in a forward pass, 'fixed' uses those stored
     in the backbone."""
     precision: Precision = "float32"
-    """Precision of the network: bfloat16 uses autocast. The loss is always computed in float32."""
+    """Precision of the network: bfloat16 uses autocast; tf32 lets a GPU round the factors of float32 products to 10
+    bits. The loss is always computed in float32."""
+    compile: bool = False
+    """Compile the backbone by torch.compile, which takes a minute or more and a C++ compiler, and pays in long runs."""
 
     evaluate_every: int = 0
     """Number of steps between validations on held-out training items; 0 disables validation. The score is 1 - rank

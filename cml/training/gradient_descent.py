@@ -18,6 +18,7 @@ from cml.items import LabelledItems
 from cml.items.labelled_items import DistanceDemand
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.processes.precision import use_tf32
 from cml.processes.ranks import share_batch_norm
 from cml.registry import Choice
 from cml.sampling.sampler import Sampler, suggest_batch_size
@@ -126,7 +127,8 @@ class GradientDescent(Learner):
         training.optimizer = make_optimizer(
             training.model, training.loss, self.config, training.projector, self.own.optimizer
         )
-        return run_loop(training, self.make_batches)
+        with use_tf32(self.config.precision):
+            return run_loop(training, self.make_batches)
 
     def make_batches(self, training: Training) -> Batches:
         """Make what the loop takes its batches from."""

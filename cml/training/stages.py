@@ -19,6 +19,7 @@ from cml.errors import UserError, require_extra
 from cml.items import LabelledItems
 from cml.items.labelled_items import Rows
 from cml.models.embedding import EmbeddingModel
+from cml.models.forward_pass import compile_module
 from cml.retrieval.near_in_order import are_alike_in_order
 from cml.training.config import TrainConfig
 from cml.training.head_alone import StandardisedStart, choose_head_start, freeze_backbone, start_at_components
@@ -62,6 +63,12 @@ def adapt_backbone(training: Training) -> None:
         with training.randomness.initializing():
             adapters = LoraAdapters(training.model, training.config.lora)
         training.endings.append(adapters.merge)
+
+
+def compile_backbone(training: Training) -> None:
+    """``compile``: the backbone runs as torch.compile makes it, until the end."""
+    if training.config.compile:
+        training.endings.append(compile_module(training.model.backbone))
 
 
 def train_head_alone(training: Training) -> None:
@@ -118,6 +125,7 @@ def start_head(training: Training) -> None:
 STAGES: tuple[Callable[[Training], None], ...] = (
     choose_held_out,
     adapt_backbone,
+    compile_backbone,
     standardise_vectors,
     train_head_alone,
     project_embeddings,

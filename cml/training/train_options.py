@@ -26,6 +26,7 @@ class FitOptions(TypedDict, total=False):
     dimension: int
     missing: Literal["refuse", "mean"]
     image_size: tuple[int, int]
+    decode: Literal["exact", "fast"]
     freeze_backbone: bool
     tune: bool
     tune_losses: tuple[str, ...]
@@ -58,7 +59,8 @@ class FitOptions(TypedDict, total=False):
     memory: int
     micro_batch: int | None
     batch_norm: Literal["batch", "fixed"]
-    precision: Literal["float32", "bfloat16"]
+    precision: Literal["float32", "bfloat16", "tf32"]
+    compile: bool
     evaluate_every: int
     validation_fraction: float
     group_column: str

@@ -53,5 +53,6 @@ def store_options(folder: str) -> dict[str, Any]:
         "weights": made_by["weights"],
         "image_size": tuple(made_by["image_size"]),
         "crop": made_by["crop"],
+        "decode": made_by.get("decode", "exact"),
         "flip": "none",
     }

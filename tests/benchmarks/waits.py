@@ -1,6 +1,6 @@
 """What users wait for, beside the least that such work can cost: one product, the best of plain loops, bare Python.
 
-    python tests/benchmarks/waits.py [--parts evaluation distances failing] [--gallery 100000] [--json FILE]
+    python tests/benchmarks/waits.py [--parts evaluation distances decoding failing] [--gallery 100000] [--json FILE]
 
 Processor time of one thread, the ways by turns, the least of each. Parts:
 
@@ -8,12 +8,15 @@ Processor time of one thread, the ways by turns, the least of each. Parts:
   probes included, and ``evaluate_embeddings`` of 1,000 among a fifth of them, beside one float32 product of the same
   queries and gallery.
 - distances: label distances of few numbers, beside the best of SciPy, plain numba and a matrix product.
+- decoding: JPEGs of 640 x 480 pixels, of two photographs in two qualities and two samplings of colours, read to 224
+  pixels exactly and fast, beside the decoding and resizing of torchvision.
 - failing: commands that end with an error, beside Python that does nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import math
 import resource
 import subprocess
@@ -22,18 +25,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import torch
 from figures_file import add_json_option, write_figures  # beside this file
 from numba import njit
+from PIL import Image
 from scipy.spatial.distance import cdist
 from scipy.spatial.transform import Rotation
+from sklearn.datasets import load_sample_images
 from threadpoolctl import threadpool_limits
+from torchvision.io import ImageReadMode, decode_jpeg
+from torchvision.transforms.v2 import functional
 
 import cml
 from cml import distances
-from cml.array_types import Float32, Float64
+from cml.array_types import Float32, Float64, UInt8
+from cml.data.images import read_image
 from cml.retrieval import EvaluateOptions, evaluate_embeddings
 
-PARTS = ("evaluation", "distances", "failing")
+PARTS = ("evaluation", "distances", "decoding", "failing")
 WIDTH = 768
 FAILING = {
     "cml evaluate /nowhere": ["evaluate", "/nowhere"],
@@ -64,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figures |= evaluation(options.gallery, options.repeats)
         if "distances" in options.parts:
             figures |= label_distances(options.labels, options.repeats)
+        if "decoding" in options.parts:
+            figures |= decoding(options.repeats)
         if "failing" in options.parts:
             figures |= failing(options.repeats)
     write_figures(options.json, figures)
@@ -179,6 +190,36 @@ def _product(rows: Float64) -> Float32:
     norms = np.square(rows).sum(axis=1)
     squared = norms[:, None] + norms - 2 * rows @ rows.T
     return np.sqrt(np.maximum(squared, 0)).astype(np.float32)
+
+
+def decoding(repeats: int) -> dict[str, float]:
+    """Reading of JPEGs, exactly and fast, over that of torchvision."""
+    torch.set_num_threads(1)
+    figures: dict[str, float] = {}
+    for quality, sampling in ((75, "4:2:0"), (95, "4:2:0"), (75, "4:4:4")):
+        files = [_encode(picture, quality, sampling) for picture in load_sample_images().images] * 10
+        for decode in ("exact", "fast"):
+            ways = {
+                "cml": lambda files=files, decode=decode: [read_image(file, (224, 224), decode) for file in files],
+                "torchvision": lambda files=files: [_read_by_torchvision(file) for file in files],
+            }
+            size = sum(map(len, files)) / len(files) / 1000
+            title = f"20 JPEGs of quality {quality}, {sampling}, {size:.0f} kB, {decode}"
+            figures |= ratio(title, by_turns(ways, repeats))
+    return figures
+
+
+def _encode(picture: UInt8, quality: int, sampling: str) -> bytes:
+    """A photograph as the content of a JPEG file."""
+    file = io.BytesIO()
+    Image.fromarray(picture).resize((640, 480)).save(file, "JPEG", quality=quality, subsampling=sampling)
+    return file.getvalue()
+
+
+def _read_by_torchvision(file: bytes) -> UInt8:
+    decoded = decode_jpeg(torch.frombuffer(bytearray(file), dtype=torch.uint8), ImageReadMode.RGB)
+    resized: UInt8 = functional.resize(decoded, [224, 224], antialias=True).permute(1, 2, 0).numpy()
+    return resized
 
 
 def failing(repeats: int) -> dict[str, float]:

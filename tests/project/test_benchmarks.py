@@ -61,7 +61,7 @@ TINY = {
     "tune": "--sets diabetes --items 60 --seeds 1 --dimension 8 --shuffle --fits OUT",
     "after_fit": "--kinds spectra --steps 4 --seeds 1",
     "texts": "--seeds 1 --steps 2 2 --items 40 40 --others 20 20 --rates 1e-4 --ways LabelDistanceLoss CoSENTLoss",
-    "waits": "--parts evaluation distances --gallery 1000 --labels 50 --repeats 1",
+    "waits": "--parts evaluation distances decoding --gallery 1000 --labels 50 --repeats 1",
     "training_step": "--steps 2 --people 160 --files 1 --rounds 1",
 }
 REAL = {"captions": "coco_captions", "after_fit": "nir_tablets", "class_claims": "nir_tablets"}

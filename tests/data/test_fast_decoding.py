@@ -1,0 +1,129 @@
+"""Fast decoding is close to the exact one, keeps orientation and faults, and is used only where it is asked for."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import cml
+from cml.data.images import Images, read_image, read_pixels
+from cml.errors import DataError, UserError
+from cml.feature_store.store import FeatureStore
+
+
+def photograph(height: int, width: int, seed: int = 0) -> Image.Image:
+    """A smooth picture, as a JPEG keeps it."""
+    rng = np.random.default_rng(seed)
+    coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), np.uint8))
+    return coarse.resize((width, height), Image.Resampling.BICUBIC)
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / f"{number}.jpg" for number in range(8)]
+    for number, path in enumerate(paths):
+        photograph(120, 160, number).save(path, quality=90)
+    return paths
+
+
+def far(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs(one.astype(int) - other.astype(int)).mean())
+
+
+@pytest.mark.parametrize("size", [(56, 56), (60, 80), (61, 80), (120, 160), (130, 200), (15, 20), (8, 12)])
+@pytest.mark.parametrize("ending", ["jpg", "png"])
+def test_fast_pixels_are_close_to_the_exact_ones(tmp_path: Path, size: tuple[int, int], ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    photograph(120, 160).save(path)
+    exact, fast = read_image(path, size), read_image(path, size, "fast")
+    assert fast.shape == exact.shape
+    assert fast.dtype == np.uint8
+    assert far(exact, fast) < 3
+    if ending == "png" or 2 * size[0] > 120 or 2 * size[1] > 160:  # decoded whole: the resizing rounds otherwise
+        assert np.abs(exact.astype(int) - fast).max() <= 1
+    else:
+        with Image.open(path) as scaled:  # libjpeg's own scale, resized exactly
+            scaled.draft("RGB", size[::-1])
+            assert min(scaled.size) >= min(size)
+            wanted = np.asarray(scaled.resize(size[::-1], Image.Resampling.BILINEAR))
+        assert np.abs(wanted.astype(int) - fast).max() <= 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_is_kept(tmp_path: Path, orientation: int) -> None:
+    path, exif = tmp_path / "a.jpg", Image.Exif()
+    exif[0x0112] = orientation
+    photograph(120, 160).save(path, exif=exif)
+    assert far(read_image(path, (40, 30)), read_image(path, (40, 30), "fast")) < 2
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK"])
+def test_other_jpegs_become_rgb(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "a.jpg"
+    photograph(120, 160).convert(mode).save(path)
+    assert far(read_image(path, (30, 40)), read_image(path, (30, 40), "fast")) < 2
+
+
+def test_images_of_any_source_are_read_fast(photographs: list[Path]) -> None:
+    contents = [path.read_bytes() for path in photographs]
+    pictures = [Image.open(io.BytesIO(content)).copy() for content in contents]
+    images = Images(photographs, (30, 40), decode="fast")
+    pixels = images.read(np.arange(8))
+    assert np.array_equal(pixels, Images(contents, (30, 40), decode="fast").read(np.arange(8)))
+    for decoded in (pictures, [np.asarray(picture) for picture in pictures]):
+        assert far(pixels, Images(decoded, (30, 40), decode="fast").read(np.arange(8))) < 2
+    assert np.array_equal(images.subset(np.array([3, 5])).read(np.arange(2)), pixels[[3, 5]])
+    assert images.at((20, 20)).decode == "fast"
+    assert not np.array_equal(pixels, Images(photographs, (30, 40)).read(np.arange(8)))
+
+
+def test_broken_files_are_named(tmp_path: Path, photographs: list[Path]) -> None:
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(photographs[0].read_bytes()[:600])
+    with pytest.raises(DataError, match=r"broken\.jpg cannot be read"):
+        read_image(broken, (30, 40), "fast")
+    with pytest.raises(DataError, match="image number 1 cannot be read"):
+        Images([photographs[0].read_bytes(), b"nothing"], (30, 40), decode="fast").load()
+
+
+def test_other_bands_are_read_exactly(photographs: list[Path], tmp_path: Path) -> None:
+    grey = tmp_path / "grey.png"
+    photograph(60, 80).convert("L").save(grey)
+    assert np.array_equal(read_pixels(grey, 1, (30, 40), "fast"), read_pixels(grey, 1, (30, 40)))
+
+
+OPTIONS = {"backbone": "small-cnn", "weights": "none", "image_size": (32, 32), "steps": 2, "workers": 0, "quiet": True}
+
+
+def test_training_decodes_fast_and_evaluation_does_not(photographs: list[Path], tmp_path: Path) -> None:
+    levels = np.arange(8.0)
+    batches = {"sampler": "random(batch_size=4)"}
+    exact, fast, again = (
+        cml.fit(photographs, levels, decode=decode, **batches, **OPTIONS) for decode in ("exact", "fast", "fast")
+    )
+    embeddings = fast.embed(photographs)
+    assert not np.array_equal(exact.embed(photographs), embeddings)
+    assert np.array_equal(again.embed(photographs), embeddings)
+    assert fast.run_config.train.decode == "fast"
+    fast.save(tmp_path / "model")
+    loaded = cml.load(tmp_path / "model")
+    assert np.array_equal(loaded.embed(photographs), embeddings)  # exactly, unless told otherwise
+    assert loaded.run_config.train.decode == "fast"
+    near = loaded.embed(photographs, decode="fast")
+    assert not np.array_equal(near, embeddings)
+    assert np.abs(near - embeddings).max() < 0.1
+
+
+def test_stores_say_how_images_were_decoded(photographs: list[Path], tmp_path: Path) -> None:
+    shape = {"backbone": "small-cnn", "weights": "none", "image_size": (32, 32), "quiet": True}
+    exact = cml.features(photographs, out=tmp_path / "exact", **shape)
+    fast = cml.features(photographs, out=tmp_path / "fast", decode="fast", **shape)
+    assert "decode" not in exact.manifest["made_by"]
+    assert FeatureStore.open(tmp_path / "fast").manifest["made_by"]["decode"] == "fast"
+    assert not np.array_equal(np.asarray(exact.rows), np.asarray(fast.rows))
+    with pytest.raises(UserError, match="decode fast"):
+        cml.features(photographs, out=tmp_path / "fast", **shape)
+    with pytest.raises(UserError, match="'decode' is an option of backbones"):
+        cml.features(["a", "b"], backbone=lambda items: np.ones((len(items), 2)), out=tmp_path / "o", decode="fast")
