@@ -10,9 +10,8 @@ from tyro.conf import Positional, arg
 from cml.command_line.command_list import HELP, PLUGIN, PLUGIN_HELP
 from cml.command_line.own_commands import kinds
 from cml.command_line.own_commands import summary as summary_of_kind
-from cml.data.fast_decoding import Decode
 from cml.errors import UserError, did_you_mean, escape_controls
-from cml.processes.precision import Precision
+from cml.processes.exactness import Decode, Precision
 
 AllowDownload = Annotated[
     bool, arg(help="Download models that the run names (pretrained weights, a sentence model) if they are not cached.")

@@ -9,7 +9,7 @@ from cml import tasks
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, AsMarkdown, pick, print_json, print_text
 from cml.errors import quoted_list
-from cml.processes.precision import Precision
+from cml.processes.exactness import Precision
 
 FIRST = "pose"  # the task of a bare ``cml demo``
 

@@ -10,7 +10,7 @@ from cml.comparing.rows import rows_of
 from cml.comparing.train_comparison import CompareOptions, ComparisonResult, run_comparison
 from cml.console.messages import resume_hint, say
 from cml.data.dataset_info import DatasetInfo
-from cml.processes.precision import Precision
+from cml.processes.exactness import Precision
 from cml.settings import check_whole
 from cml.storage.safe_paths import check_no_link
 from cml.training.config import TrainConfig

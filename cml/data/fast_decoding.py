@@ -6,16 +6,12 @@ single levels. Pixels differ from the exact ones by one or two of 256 levels on 
 differ slightly too. The exact decoding is the default everywhere.
 """
 
-from __future__ import annotations
+import numpy as np
+from PIL import ImageFile
 
-from typing import TYPE_CHECKING, Literal
+from cml.array_types import UInt8
+from cml.data.bands import swaps_sides, upright_rgb
 
-if TYPE_CHECKING:  # options of commands are named without Pillow, NumPy and torch
-    from PIL import ImageFile
-
-    from cml.array_types import UInt8
-
-Decode = Literal["exact", "fast"]
 _SCALED = ("JPEG", "MPO")
 
 
@@ -24,10 +20,6 @@ def read_fast(
     size: tuple[int, int],  # (height, width) in pixels to resize to
 ) -> UInt8:  # the pixels, (H, W, 3)
     """Decode an image file to RGB, upright, at about the given size, and resize it."""
-    import numpy as np
-
-    from cml.data.bands import swaps_sides, upright_rgb
-
     if image.format in _SCALED:
         height, width = reversed(size) if swaps_sides(image) else size
         image.draft(None, (width, height))  # at the smallest scale of 1, 1/2, 1/4, 1/8 that is not below the size

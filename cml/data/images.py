@@ -13,11 +13,12 @@ from PIL import Image
 from cml.array_types import Float32, Int64, Integer, UInt8
 from cml.data.bands import ImageFault, fit_bands, read_bands, scale_bands, swaps_sides, upright_rgb
 from cml.data.dataset_items import Lazy
-from cml.data.fast_decoding import Decode, read_fast, resize_fast
+from cml.data.fast_decoding import read_fast, resize_fast
 from cml.data.input_form import InputForm
 from cml.data.open_image import is_deep_tiff, open_image, open_named_image, read_deep_tiff, read_upright
 from cml.errors import DataError, UserError
 from cml.processes.cores import CORES
+from cml.processes.exactness import Decode
 
 Pixels = UInt8 | Float32
 Size = tuple[int, int]  # (height, width) in pixels

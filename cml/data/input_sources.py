@@ -24,7 +24,6 @@ from cml.data.dataset_items import (
     refuse_parts,
     unlabelled_items,
 )
-from cml.data.fast_decoding import Decode
 from cml.data.image_sources import (
     ImageSource,
     as_array,
@@ -42,6 +41,7 @@ from cml.data.table_columns import numeric_columns, read_numbers, select_columns
 from cml.data.texts import Texts, are_texts
 from cml.data.vectors import Vectors
 from cml.errors import UserError
+from cml.processes.exactness import Decode
 from cml.storage.regular_file import map_array
 
 _LOOKED_AT = 1 << 16  # numbers of an array that are looked at to tell whether they are pictures

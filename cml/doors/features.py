@@ -10,7 +10,6 @@ from torch import nn
 from cml import tasks
 from cml.data.dataset_info import INFO, TEXT
 from cml.data.dataset_items import DatasetItems, unlabelled_items
-from cml.data.fast_decoding import Decode
 from cml.data.image_list import ImageList
 from cml.data.input_form import AcceptedInputs, Collate, FieldNames, InputForm
 from cml.data.input_sources import recognize_inputs
@@ -34,8 +33,8 @@ from cml.feature_store.write_store import write_features
 from cml.models import CUSTOM, Backbone, has_published_weights
 from cml.models.embedding import ModelConfig
 from cml.models.forward_pass import EXACT, ForwardPass, compile_module
+from cml.processes.exactness import Decode, Precision
 from cml.processes.init_processes import init_processes
-from cml.processes.precision import Precision
 from cml.training.config import TrainConfig
 from cml.word_vectors.sentence_model import takes_images
 

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cml.data.fast_decoding import Decode
 from cml.data.image_list import ImageList
 from cml.data.prepared import ROLES
 from cml.doors.load import load
 from cml.doors.stored_items import list_from_store
 from cml.models.forward_pass import ForwardPass
 from cml.processes.cores import CORES
-from cml.processes.precision import Precision
+from cml.processes.exactness import Decode, Precision
 from cml.searching.index import Index
 from cml.searching.index_images import index_images
 from cml.storage.downloads import resolve_run

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from cml.array_types import Float32, Int64
-from cml.data.fast_decoding import Decode
 from cml.doors.model import Model
 from cml.errors import UserError
 from cml.export.sentence_folder import QUERIES, write_routes
@@ -15,7 +14,7 @@ from cml.graded.distance import GradedDistance
 from cml.graded.named_side import split_names
 from cml.graded.ranking import Ranking
 from cml.models.forward_pass import ForwardPass
-from cml.processes.precision import Precision
+from cml.processes.exactness import Decode, Precision
 from cml.registry import Choice
 from cml.storage.atomic import atomic_folder
 from cml.training.saved_model import RunConfig

@@ -10,7 +10,6 @@ import numpy as np
 
 from cml import distances
 from cml.array_types import Bools, Float32, UInt64
-from cml.data.fast_decoding import Decode
 from cml.data.image_sources import number_both_groups, number_groups
 from cml.data.images import Images, stored_size
 from cml.data.input_form import AcceptedInputs, FieldNames, InputForm
@@ -28,7 +27,7 @@ from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
 from cml.models.forward_pass import ForwardPass
 from cml.models.weights import model_fingerprint
-from cml.processes.precision import Precision
+from cml.processes.exactness import Decode, Precision
 from cml.retrieval.calibration import Calibration
 from cml.storage.downloads import names_of_a_run
 from cml.task import label_distance_of

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cml.array_types import Floating, Int64
-from cml.data.fast_decoding import Decode
-from cml.processes.precision import Precision
+from cml.processes.exactness import Decode, Precision
 from cml.storage.saved_options import Count
 
 MANIFEST, ITEMS = "manifest.json", "items.jsonl"

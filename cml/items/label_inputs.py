@@ -8,7 +8,6 @@ import numpy as np
 from cml.array_types import Float64
 from cml.console.messages import say
 from cml.data.dataset_items import column_names, refuse_parts
-from cml.data.fast_decoding import Decode
 from cml.data.image_sources import ImageSource, as_array, as_list
 from cml.data.images import Images, Size
 from cml.data.input_form import Inputs
@@ -20,6 +19,7 @@ from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.items.labelled_items import LabelledItems
+from cml.processes.exactness import Decode
 
 Open = Callable[[ImageSource | Inputs], Inputs]
 """Opens inputs, images at the size at which a model reads them; see ``open_at``."""

@@ -32,8 +32,8 @@ from cml.models.forward_pass import EXACT, ForwardPass, compile_module
 from cml.models.heads import JoinedHead, RotatedHead
 from cml.option_types import check_options
 from cml.processes.device import pin_batch, to_device
+from cml.processes.exactness import computing_in
 from cml.processes.memory import is_out_of_memory
-from cml.processes.precision import computing_in
 from cml.storage.saved_options import TINY, check_bounds
 
 AnyInputs = Inputs | NDArray[Any] | Sequence[Any]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from cml.data.fast_decoding import Decode
 from cml.errors import UserError
-from cml.processes.precision import Precision
+from cml.processes.exactness import Decode, Precision
 
 _COMPILERS = ("g++", "clang++", "c++", "cl")
 

@@ -12,10 +12,9 @@ from typing import Any, NotRequired, Self, TypedDict
 import numpy as np
 
 from cml.array_types import Float32, Int64
-from cml.data.fast_decoding import Decode
 from cml.data.image_list import COLUMNS
 from cml.errors import DataError
-from cml.processes.precision import Precision
+from cml.processes.exactness import Decode, Precision
 from cml.retrieval.gallery import Gallery
 from cml.searching.hit import Hit
 from cml.storage.json_file import check_format, parse_json, read_json

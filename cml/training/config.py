@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from cml.data.fast_decoding import Decode
 from cml.errors import UserError, did_you_mean
 from cml.option_types import check_options, convert_values
 from cml.processes.cores import READERS
-from cml.processes.precision import Precision
+from cml.processes.exactness import Decode, Precision
 from cml.storage.json_file import check_format, parse_yaml, read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
 from cml.training.schedules import make_schedule

@@ -18,7 +18,7 @@ from cml.items import LabelledItems
 from cml.items.labelled_items import DistanceDemand
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.processes.precision import use_tf32
+from cml.processes.exactness import use_tf32
 from cml.processes.ranks import share_batch_norm
 from cml.registry import Choice
 from cml.sampling.sampler import Sampler, suggest_batch_size

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import cml
+from cml.cli import main
 from cml.data.images import Images, read_image, read_pixels
 from cml.errors import DataError, UserError
 from cml.feature_store.store import FeatureStore
@@ -127,3 +128,28 @@ def test_stores_say_how_images_were_decoded(photographs: list[Path], tmp_path: P
         cml.features(photographs, out=tmp_path / "fast", **shape)
     with pytest.raises(UserError, match="'decode' is an option of backbones"):
         cml.features(["a", "b"], backbone=lambda items: np.ones((len(items), 2)), out=tmp_path / "o", decode="fast")
+
+
+def test_embeddings_and_indexes_say_how_images_were_decoded(
+    photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = cml.fit(photographs, np.arange(8.0), sampler="random(batch_size=4)", **OPTIONS)
+    model.save(tmp_path / "model")
+    run, folder = str(tmp_path / "model"), str(photographs[0].parent)
+    common = ["embed", run, "--images", folder, "--out"]
+    assert main([*common, str(tmp_path / "fast"), "--decode", "fast", "--precision", "bfloat16"]) == 0
+    assert main([*common, str(tmp_path / "exact")]) == 0
+    fast, exact = (cml.EmbeddingFolder.open(tmp_path / name) for name in ("fast", "exact"))
+    assert fast.manifest["made_with"]["decode"] == "fast"
+    assert fast.manifest["made_with"]["precision"] == "bfloat16"
+    assert exact.manifest["made_with"].keys() == {"model", "images"}
+    assert np.array_equal(exact.embeddings, model.embed(photographs))
+    wanted = model.embed(photographs, decode="fast", precision="bfloat16")
+    assert np.allclose(fast.embeddings, wanted, atol=1e-6)
+    capsys.readouterr()
+    assert main([*common, str(tmp_path / "fast")]) == 2  # begun otherwise
+    assert "decode was fast" in capsys.readouterr().err
+    cml.index(tmp_path / "model", folder, tmp_path / "index", decode="fast", quiet=True)
+    index = cml.Index.open(tmp_path / "index")
+    assert index.about["decode"] == "fast"
+    assert len(index) == 8

@@ -11,7 +11,7 @@ import cml
 from cml.errors import UserError
 from cml.models.forward_pass import ForwardPass, compile_module
 from cml.processes.device import pin_batch
-from cml.processes.precision import computing_in
+from cml.processes.exactness import computing_in
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), np.uint8)
 OPTIONS = {"backbone": "small-cnn", "weights": "none", "image_size": (32, 32), "steps": 2, "workers": 0, "quiet": True}

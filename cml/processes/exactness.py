@@ -1,4 +1,7 @@
-"""The precision that networks compute in: float32, bfloat16 by autocast, or TF32 of GPUs."""
+"""What is given up for speed, by name: exact pixels, and the precision that networks compute in.
+
+Precisions are float32, bfloat16 by autocast, or TF32 of GPUs.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:  # options of commands are named without torch
     import torch
 
+Decode = Literal["exact", "fast"]  # see cml.data.fast_decoding
 Precision = Literal["float32", "bfloat16", "tf32"]
 
 
