@@ -1,5 +1,6 @@
 """The first items of a stream: what training asks for before its first step, and the buffer that it begins with."""
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ class FirstItems:
     chunks: dict[int, int]  # how many chunks of each share were read
     next_share: int  # the share whose chunk is the next one
     ended: list[int]  # shares that have ended
+    faults: list[str]  # what is wrong with items that were left out
 
     @classmethod
     def read(
@@ -39,21 +41,27 @@ class FirstItems:
         items: list[Item] = []
         places: list[tuple[int, int]] = []
         chunks = dict.fromkeys(every, 0)
+        faults: list[str] = []
         share = 0
         while len(items) < stream.buffer and not all(one.has_ended for one in open_shares):
-            for number, given in open_shares[share].read():
-                name = describe_item(share, number, stream.shares)
-                if reader is None:
-                    reader = ItemReader.of(given, names, accepted, size, name)
-                items.append(reader.read(given, number, name))
-                places.append((share, number))
+            chunk = open_shares[share].read()
+            describe = functools.partial(describe_item, share, shares=stream.shares)
+            if reader is None and chunk:
+                reader = ItemReader.of(chunk[0][1], names, accepted, size, describe(0))
+            if reader is not None:
+                read, bad = reader.read_all(chunk, describe, skip_bad=stream.skip_bad)
+                items += [item for _, item in read]
+                places += [(share, number) for number, _ in read]
+                faults += bad
             chunks[share] += 1
             share = (share + 1) % stream.shares
         if reader is None:
             raise UserError(f"The stream gives no item: its source, {stream!r}, is empty.")
+        if not items:
+            raise UserError(f"No item of the stream can be read: {faults[0]}")
         ended = [share for share in every if open_shares[share].has_ended]
         values = [item.value for item in items[: stream.buffer]]
-        return cls(stream, reader, seed, values, items, places, chunks, share, ended)
+        return cls(stream, reader, seed, values, items, places, chunks, share, ended, faults)
 
     def labelled(self) -> LabelledInputs:
         """The items as inputs and labels. Training empties ``values``, and with them these inputs."""

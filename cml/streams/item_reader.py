@@ -1,7 +1,7 @@
 """What an item of a stream becomes: an input as a network takes it, and its label. The first item tells the kind."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -84,6 +84,24 @@ class ItemReader:
             given = _join_columns(given, self.columns, number) if self.columns else given
             label = self._read_label(given, number)  # first: a tuple without one is no input
             return Item(self._read_input(given, number), label, name)
+
+    def read_all(
+        self,
+        numbered: Iterable[tuple[int, Any]],  # items as the stream gives them, with their numbers in their share
+        describe: Callable[[int], str],  # names an item by its number
+        *,
+        skip_bad: bool,  # leave out items that cannot be read; by default, the first one is an error
+    ) -> tuple[list[tuple[int, Item]], list[str]]:
+        """Make items; returns them with their numbers, and what is wrong with those that were left out."""
+        items, faults = [], []
+        for number, given in numbered:
+            try:
+                items.append((number, self.read(given, number, describe(number))))
+            except UserError as error:
+                if not skip_bad:
+                    raise
+                faults.append(str(error))
+        return items, faults
 
     def open(
         self,

@@ -46,6 +46,10 @@ class LabelledStream:
         shares: Shares that are read side by side, by up to as many data workers. By default 16, or the number of shards
             if there are fewer; 1 for a source without shards. A torch ``IterableDataset`` that splits itself by
             ``torch.utils.data.get_worker_info`` sees this number as ``num_workers``.
+        skip_bad: Leave out items whose input cannot be read, such as damaged images, and vectors of another length or
+            with numbers that are not finite. The first ones are said with their reasons, and how many there are at the
+            end of each pass. By default, the first one is an error. What the source itself fails on, and labels that do
+            not fit the label distance, remain errors.
 
     Raises:
         UserError: The source can be read only once, or is no source of items; or a number is out of range.
@@ -68,11 +72,12 @@ class LabelledStream:
         *,
         buffer: int = _BUFFER,
         shares: int | None = None,
+        skip_bad: bool = False,
     ) -> None:
         for name, value in (("buffer", buffer), ("shares", 1 if shares is None else shares)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UserError(f"{name!r} must be a whole number of at least 1. Got {value!r} instead.")
-        self.buffer = buffer
+        self.buffer, self.skip_bad = buffer, skip_bad
         self._paths = _list_tars(source)
         self._source = source
         self._takes_share = self._paths is None and _takes_share(source)

@@ -3,6 +3,7 @@
 A pass goes round and round: a chunk of each share, until all shares have ended.
 """
 
+import functools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from torch.utils.data import Dataset
 from cml.streams.item_reader import Item, ItemReader
 from cml.streams.labelled_stream import LabelledStream
 from cml.streams.open_share import OpenShare, describe_item
+from cml.streams.skipped_items import SkippedItems
 from cml.training.data_workers import prefetch
 
 _NOTHING = -1  # in place of a share
@@ -32,6 +34,7 @@ class Chunk(NamedTuple):
     share: int
     items: list[Item]
     is_last: bool  # whether the share has ended
+    faults: list[str]  # what is wrong with items that were left out
 
 
 @dataclass(frozen=True)
@@ -71,16 +74,16 @@ class ShareReader(Dataset[Chunk]):
     def __getitem__(self, task: Task) -> Chunk:
         """Read the chunk of a task."""
         if task.share == _NOTHING:
-            return Chunk(task.epoch, task.share, [], False)
+            return Chunk(task.epoch, task.share, [], False, [])
         share = self._open.get(task.share)
         if share is None or share.epoch != task.epoch:
             share = self._open[task.share] = OpenShare(self.stream, task.share, task.epoch, self.seed)
             for _ in range(self.read_before.get(task.share, 0) if task.epoch == 0 else 0):
                 share.read()
         own = [(number, given) for number, given in share.read() if self.part.holds(task.share, number)]
-        shares = self.stream.shares
-        read = [self.items.read(given, number, describe_item(task.share, number, shares)) for number, given in own]
-        return Chunk(task.epoch, task.share, read, share.has_ended)
+        describe = functools.partial(describe_item, task.share, shares=self.stream.shares)
+        read, faults = self.items.read_all(own, describe, skip_bad=self.stream.skip_bad)
+        return Chunk(task.epoch, task.share, [item for _, item in read], share.has_ended, faults)
 
 
 class Rounds:
@@ -124,7 +127,9 @@ class Arrivals:
         first: Sequence[Item],  # items that were read before
         first_share: int,  # the share whose chunk is the next one
         ended: Sequence[int],  # shares whose first pass has ended
+        skipped: SkippedItems,
     ) -> None:
+        self._skipped = skipped
         self._shares = reader.part.own_shares
         self._ended = {share for share in ended if share in self._shares}
         self._pending = deque(first)
@@ -143,6 +148,7 @@ class Arrivals:
             if chunk.epoch != self.epoch or chunk.share == _NOTHING:  # asked for before the last pass was over
                 continue
             self._pending.extend(chunk.items)
+            self._skipped.note(chunk.faults)
             if chunk.is_last:
                 self._ended.add(chunk.share)
         return [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
@@ -150,6 +156,7 @@ class Arrivals:
     def begin_pass(self) -> None:
         """Begin the next pass, when the last one is over."""
         self.epoch += 1
+        self._skipped.end_pass(self.epoch)
         self._rounds.epoch = self.epoch
         self._ended.clear()
         self._pending.clear()

@@ -18,6 +18,7 @@ from cml.streams.first_items import FirstItems
 from cml.streams.item_reader import Item, label_misfit
 from cml.streams.share_reader import Arrivals, Part, ShareReader
 from cml.streams.shuffle import shuffled_batches
+from cml.streams.skipped_items import SkippedItems
 from cml.training.batches import BatchSource, Step
 from cml.training.own_functions import OwnAugmentation
 from cml.training.training import Training
@@ -39,6 +40,8 @@ class StreamBatches:
                 "An 'augment' that changes labels needs all items of a batch in one process, but each process reads "
                 "its part of the stream: let it take the item alone, or train in one process."
             )
+        skipped = SkippedItems(is_shown=ranks.rank == 0)
+        skipped.note(first.faults)
         arrivals = Arrivals(
             ShareReader(first.stream, first.reader, part, first.seed, dict(first.chunks)),
             workers=min(config.workers, len(part.own_shares)),
@@ -46,6 +49,7 @@ class StreamBatches:
             first=first.take(part),
             first_share=first.next_share,
             ended=first.ended,
+            skipped=skipped,
         )
         self._drawn: Iterator[list[Item]] = shuffled_batches(
             arrivals,

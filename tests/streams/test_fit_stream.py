@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny_texts import LABELS, TEXTS, tiny_transformer
 
 import cml
 from cml.errors import UserError
@@ -301,6 +302,66 @@ def test_a_broken_image_is_named(at: int) -> None:
         cml.fit(cml.LabelledStream(opened, buffer=16), **options)
     with pytest.raises(UserError, match=f"^The stream cannot be read at item {at}: its image cannot be read .OSError"):
         cml.fit(cml.LabelledStream(decoded, buffer=16), **options)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_items_that_cannot_be_read_are_skipped_and_counted(workers: int, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = {5, 11, 40, 41, 57}
+
+    def contents(share: int, shares: int) -> Iterator[Any]:
+        for number in range(share, 60, shares):
+            yield encoded(number)[: 60 if number in bad else None], float(number)
+
+    def good(share: int, shares: int) -> Iterator[Any]:
+        return (item for item in contents(share, shares) if int(item[1]) not in bad)
+
+    options = {**FAST, **PICTURES, "steps": 20, "workers": workers}
+    streams = [cml.LabelledStream(source, buffer=60, shares=2, skip_bad=True) for source in (contents, good)]
+    skipping, wanted = (cml.fit(stream, **options).embed([picture(9), picture(99)]) for stream in streams)
+    assert skipping.shape == wanted.shape
+    said = capsys.readouterr().err
+    assert said.count("skipped: The image of item ") == 3
+    assert "item 2 of share 1 of the stream cannot be read" in said
+    assert "5 items of the stream were skipped up to the end of pass 1." in said
+    assert "15 items" not in said or "end of pass 3" in said
+    with pytest.raises(UserError, match="item 2 of share 1 of the stream cannot be read"):
+        cml.fit(cml.LabelledStream(contents, buffer=60, shares=2), **options)
+
+
+def test_a_skipped_item_changes_nothing_else() -> None:
+    def broken() -> Iterator[Any]:
+        for number, (row, label) in enumerate(pairs()):
+            yield (row * np.nan if number in (7, 55) else row), label
+
+    kept = [(row, label) for number, (row, label) in enumerate(pairs()) if number not in (7, 55)]
+    options = {**FAST, "steps": 5}
+    streams = cml.LabelledStream(broken, buffer=58, skip_bad=True), cml.LabelledStream(kept, buffer=58)
+    skipping, wanted = (cml.fit(stream, **options).embed(ROWS) for stream in streams)
+    assert np.array_equal(skipping, wanted)
+
+
+def test_a_stream_of_bad_items_alone_is_refused() -> None:
+    def broken() -> Iterator[Any]:
+        yield from ((row * np.nan, 1.0) for row in ROWS)
+
+    with pytest.raises(UserError, match="No item of the stream can be read: Item 0 of the stream: column 0 of its"):
+        cml.fit(cml.LabelledStream(broken, skip_bad=True), **FAST)
+
+
+def test_texts_are_trained_on_from_a_stream() -> None:
+    batches = {**FAST, "sampler": "random(batch_size=12)", "device": "cpu", "dimension": 4}
+
+    def scored() -> Iterator[Any]:
+        for text, label in zip(TEXTS, LABELS, strict=True):
+            yield {"text": text, "score": label}
+
+    def paired() -> Iterator[Any]:
+        yield from ((item["text"], item["score"]) for item in scored())
+
+    named = cml.fit(cml.LabelledStream(scored, buffer=60), label="score", backbone=tiny_transformer(), **batches)
+    plain = cml.fit(cml.LabelledStream(paired, buffer=60), backbone=tiny_transformer(), **batches)
+    assert np.array_equal(named.embed(TEXTS), plain.embed(TEXTS))
+    assert str(named) == "Model(sentence-transformers, texts -> 4 numbers, L2-normalised)"
 
 
 @pytest.mark.parametrize("label", [float("nan"), None])

@@ -31,6 +31,7 @@ from cml.streams.item_reader import Item
 from cml.streams.open_share import CHUNK
 from cml.streams.share_reader import Arrivals, Part, ShareReader
 from cml.streams.shuffle import shuffled_batches
+from cml.streams.skipped_items import SkippedItems
 from cml.training.config import TrainConfig
 from cml.training.data_workers import shutdown_workers
 from cml.training.gradient_descent import GradientDescent
@@ -88,7 +89,13 @@ def arrivals_of(stream: cml.LabelledStream, workers: int, ranks: Ranks | None = 
     first, part = open_first(stream), Part(ranks.rank, ranks.size, stream.shares)
     reader = ShareReader(stream, first.reader, part, first.seed, first.chunks)
     return Arrivals(
-        reader, workers=workers, timeout=60, first=first.take(part), first_share=first.next_share, ended=first.ended
+        reader,
+        workers=workers,
+        timeout=60,
+        first=first.take(part),
+        first_share=first.next_share,
+        ended=first.ended,
+        skipped=SkippedItems(),
     )
 
 
