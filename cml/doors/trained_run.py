@@ -26,7 +26,7 @@ from cml.doors.evaluate_items import compute_vector_forms
 from cml.doors.load import load
 from cml.doors.model import Model
 from cml.errors import DataError, UserError
-from cml.feature_store.frozen_features import NETWORK, cached_store, check_network, frozen_features, with_features
+from cml.feature_store.frozen_features import NETWORK, cached_store, check_network, frozen_rows, with_features
 from cml.feature_store.manifest import MANIFEST
 from cml.feature_store.networks import BackboneNetwork
 from cml.feature_store.store import FeatureStore
@@ -214,14 +214,14 @@ class TrainedRun:
             )
         try:
             model = self._published
+            embed = functools.partial(self._frozen_features, model)
             if not isinstance(self.queries.inputs, Images):
-                query, gallery = (self._rows(model.extract, items.inputs) for items in (self.queries, self.gallery))
+                query, gallery = (self._rows(embed, items.inputs) for items in (self.queries, self.gallery))
                 return {f"frozen {model.config.backbone}": (query, gallery)}
             stores = [cached_store(model, split.paths) for split in self.splits]
             is_stored = self._store is not None and self._store.is_made_by(BackboneNetwork(model).made_by)
             if not is_stored and not all(store is not None and store.exists() for store in stores):
                 say(f"features of the frozen {model.config.backbone}: computed once, kept for the next time")
-            embed = functools.partial(self._frozen_features, model)
             query, gallery = (self._rows(embed, items.inputs) for items in (self.queries, self.gallery))
         except UserError as error:  # no weights, or images too small for it
             say(f"no row of frozen ImageNet features: {error}")
@@ -273,20 +273,16 @@ class TrainedRun:
         return list(self.frozen)[-1] if self.frozen else ""
 
     def _embed(self, inputs: Inputs) -> Float32:
-        """By the trained model; the features of images below a head on a frozen backbone are read from their cache."""
-        if not isinstance(inputs, Images) or not self.config.train.freeze_backbone:
+        """By the trained model; the features below a head on a frozen backbone are read from their cache."""
+        if isinstance(inputs, Vectors) or not self.config.train.freeze_backbone:
             return self.model.embed(inputs, bar=self._bar)
         return self.model.network.embed_feature_rows(self._frozen_features(self.model.network, inputs))
 
     def _frozen_features(self, model: EmbeddingModel, images: Inputs) -> Float32:
         """Backbone features (N, F): of image files from the store if it is of this backbone, or from the cache."""
-        if not isinstance(images, Images):
-            return model.extract(images, bar=self._bar)
-        store = self._store
-        paths = images.paths
-        assert paths is not None  # those of a dataset are files
-        if store is None or not store.is_made_by(BackboneNetwork(model).made_by):
-            return frozen_features(model, paths, bar=self._bar)
+        paths, store = (images.paths, self._store) if isinstance(images, Images) else (None, None)
+        if paths is None or store is None or not store.is_made_by(BackboneNetwork(model).made_by):
+            return frozen_rows(model, images, bar=self._bar)
         return store.select(store.find(paths)).read(np.arange(len(paths)))
 
     @functools.cached_property

@@ -68,6 +68,25 @@ def test_a_run_on_texts_is_that_of_fit(folder: Path) -> None:
     assert any(name.startswith("frozen sentence-transformers") for name in rows)
 
 
+def test_an_evaluation_embeds_texts_once_below_a_frozen_backbone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CML_CACHE", str(tmp_path / "cache"))
+    backbone = ["--backbone", name_backbone(folder), "--freeze-backbone"]
+    data = ["--data", str(folder / "data"), "--out", str(tmp_path / "head")]
+    assert main(["train", "value", *data, *backbone, *SMALL]) == 0
+    run = cml.open_run(tmp_path / "head", device="cpu")
+    (name, first), *_ = run.evaluate().rows["embedding"].items()
+    passes: list[int] = []
+    forward = SentenceEncoder.forward
+    monkeypatch.setattr(SentenceEncoder, "forward", lambda *given: [passes.append(1), forward(*given)][1])
+    again = cml.open_run(tmp_path / "head", device="cpu")
+    assert again.evaluate().rows["embedding"][name].mean == first.mean
+    assert not passes  # neither for the embedding nor for the row of frozen features
+    again.model.embed(["many cats"])
+    assert passes
+
+
 def test_texts_are_embedded_indexed_and_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["embed", str(folder / "run"), "--images", str(folder / "data"), "--out", str(folder / "embedded")]) == 0
