@@ -40,7 +40,8 @@ def help_registry(*, shows_all: bool) -> ConstructorRegistry:
             under_way.pop()
         if not isinstance(spec, StructConstructorSpec):
             return None
-        options = tuple(map(_show_option, spec.fields))
+        first = sorted(spec.fields, key=lambda option: not _is_missing(option.default))  # those that are required
+        options = tuple(map(_show_option, first))
         groups = getattr(info.type, "HELP_GROUPS", None)
         return dataclasses.replace(spec, fields=options if groups is None else _group(options, groups, shows_all))
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from PIL import Image
 
@@ -48,6 +48,11 @@ class HuggingFace(DatasetSource):
 
     Licence: the dataset's own, which its page on the hub states.
     """
+
+    HELP_GROUPS: ClassVar[Mapping[str, tuple[str, ...]]] = {  # the first is what --help shows without --help-all
+        "basic": ("dataset", "kind", "image", "label_columns", "label_distance", "unit", "subset", "test_fraction"),
+        "reading": ("image_size", "bits"),
+    }
 
     dataset: str
     """USER/NAME, USER/NAME@REVISION or a local folder."""

@@ -1,7 +1,7 @@
 """Images or vectors whose labels are what people judged of them: pairs with a distance or similarity, or triplets."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -66,6 +66,11 @@ class Judgements(DatasetSource):
 
     Licence: yours.
     """
+
+    HELP_GROUPS: ClassVar[Mapping[str, tuple[str, ...]]] = {  # the first is what --help shows without --help-all
+        "basic": ("images", "vectors", "texts", "pairs", "triplets", "split", "test_fraction"),
+        "reading": ("names", "image_size", "bits", "format", "quote", "split_seed"),
+    }
 
     images: Path | None = None
     """Folder of the images."""

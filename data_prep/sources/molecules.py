@@ -64,6 +64,11 @@ class Molecules(DatasetSource):
     Licence: MIT, as the package chemicals distributes the data.
     """
 
+    HELP_GROUPS: ClassVar[Mapping[str, tuple[str, ...]]] = {  # the first is what --help shows without --help-all
+        "basic": ("source", "label", "count", "split", "test_fraction"),
+        "vectors": ("fingerprint", "radius", "size", "picture_size", "split_seed"),
+    }
+
     source: Path | None = None
     """Folder with the files of the package chemicals; by default that of the installed package."""
     label: Literal["melting-point", "structure"] = "melting-point"

@@ -212,6 +212,11 @@ class Mpii(DatasetSource):
     Licence: MPII's own, non-commercial research only.
     """
 
+    HELP_GROUPS: ClassVar[Mapping[str, tuple[str, ...]]] = {  # the first is what --help shows without --help-all
+        "basic": ("annotations", "images", "split", "test_fraction", "query_fraction"),
+        "people": ("full_body", "min_joints", "image_size", "room", "queries"),
+    }
+
     annotations: Path
     """mpii_human_pose_v1_u12_1.mat, or a .json file in the format of HRNet's train.json and valid.json."""
     images: Path

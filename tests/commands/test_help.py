@@ -134,7 +134,16 @@ def test_help_shows_the_options_that_most_set_and_help_all_each_once(capsys: pyt
     assert "--ema-decay" not in short
 
 
-@pytest.mark.parametrize("source", ["folder", "table", "text"])
+_RARE = {  # of each source with groups of options: one of the first group, and one that only --help-all shows
+    **dict.fromkeys(("folder", "table", "text"), ("--group-column STR", "--decimal MARK")),
+    "hf": ("--kind {numbers,captions,classes}", "--bits INT"),
+    "judgements": ("--pairs PATH", "--quote MARK"),
+    "molecules": ("--count INT", "--radius INT"),
+    "mpii": ("--images PATH", "--room FLOAT"),
+}
+
+
+@pytest.mark.parametrize("source", _RARE)
 def test_help_of_a_source_begins_with_the_basics(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     entry = data_prep.registry.entry(source)
     groups: dict[str, tuple[str, ...]] = entry.HELP_GROUPS
@@ -142,14 +151,25 @@ def test_help_of_a_source_begins_with_the_basics(source: str, capsys: pytest.Cap
     assert sorted(named) == sorted(field.name for field in dataclasses.fields(entry))
     whole = read_help("prepare", source)
     assert {f"--{name.replace('_', '-')}" for name in named} <= set(re.findall(r"--[a-z-]+", whole))
-    assert "--decimal MARK" in whole
-    assert "--several {mean,median,list,first}" in whole
+    basic, rare = _RARE[source]
+    assert rare in whole
     with pytest.raises(SystemExit):
         main(["prepare", source, "--help"])
     short = capsys.readouterr().out
     assert f"--help-all shows {len(named) - len(groups['basic'])} more." in short
-    assert "--group-column STR" in short
-    assert "--decimal" not in short
+    assert basic in short
+    assert rare not in short
+
+
+def test_every_source_with_many_options_has_groups_of_them() -> None:
+    for name in data_prep.names():
+        entry = data_prep.registry.entry(name)
+        assert hasattr(entry, "HELP_GROUPS") == (len(dataclasses.fields(entry)) >= 10), name
+
+
+def test_help_begins_with_what_is_required() -> None:
+    flags = re.findall(r"^│ (--[a-z-]+)", read_help("prepare", "coco_cxc"), re.MULTILINE)
+    assert flags.index("--source") < flags.index("--cxc") < flags.index("--short-side")
 
 
 def test_help_of_the_learning_rate_says_that_of_vectors(capsys: pytest.CaptureFixture[str]) -> None:
