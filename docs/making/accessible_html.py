@@ -1,4 +1,7 @@
-"""What Sphinx leaves to do for keyboards and screen readers: boxes that scroll take the focus, landmarks have names."""
+"""What Sphinx leaves to do for keyboards and screen readers: boxes that scroll take the focus, landmarks have names.
+
+The page of the search has a heading, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 _DRAWING = re.compile(r'<p>(<img [^>]*src="[^"]*\.svg"[^>]*/>)</p>')
 _LANDMARKS = {
+    '\n\n<div id="search-results"></div>': '\n<h1>Search</h1>\n<div id="search-results"></div>',
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Pages">',
     '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="Headings">',
 }
@@ -35,7 +39,7 @@ def make_accessible(html: str) -> str:
 
 
 def name_landmarks(site: Path) -> None:
-    """Name the landmarks that a page has several of, in all pages of a site.
+    """Name the landmarks that a page has several of, in all pages of a site, and head the page of the search.
 
     Args:
         site: Folder of the site.

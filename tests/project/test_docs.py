@@ -216,6 +216,14 @@ def test_landmarks_of_a_site_have_names(tmp_path: Path) -> None:
     assert re.findall('aria-label="(.*?)"', page.read_text(encoding="utf-8")) == ["Pages", "Headings"]
 
 
+def test_the_page_of_the_search_has_a_heading(tmp_path: Path) -> None:
+    page = tmp_path / "search.html"
+    page.write_text('<article>\n\n<div id="search-results"></div></article>', encoding="utf-8")
+    accessible_html.name_landmarks(tmp_path)
+    accessible_html.name_landmarks(tmp_path)  # of a site that was built again
+    assert page.read_text(encoding="utf-8").count("<h1>Search</h1>") == 1
+
+
 def test_every_loss_and_label_distance_is_in_the_table_that_says_which() -> None:
     page = (ROOT / "docs" / "choose" / "index.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in page.splitlines() if line.startswith("|")]
