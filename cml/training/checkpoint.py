@@ -4,6 +4,7 @@
 
 - ``step``: steps done;
 - ``network``: the weights of the model, and of a projector around it; ``loss``: its weights and constants;
+- ``frozen``: the digest of a frozen backbone, whose weights ``network`` leaves out; "" for none;
 - ``optimizer``: its momenta, by the number of the parameter;
 - ``parts``: the state of each part of the loop by its name (``parts.py``), such as averaged weights;
 - ``rng``, ``device_rng``: the run's random state for the CPU and for the GPU.
@@ -12,6 +13,7 @@ It makes a resumed run equal to one that was never interrupted, bit for bit on t
 (``weights_only=True``), and its checksums reveal damage.
 """
 
+import functools
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from cml.errors import DataError, UserError
+from cml.models.weights import weights_fingerprint
 from cml.processes.memory import is_out_of_memory
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
@@ -47,9 +50,11 @@ class Checkpoint:
     ) -> None:
         """Write the checkpoint, atomically."""
         training = self.training
+        weights = training.network.state_dict()
         state = {
             "step": step,
-            "network": training.network.state_dict(),
+            "network": {name: value for name, value in weights.items() if not self._is_frozen(name)},
+            "frozen": self._digest,
             "loss": training.loss.state_dict(),
             "optimizer": training.optimizer.state_dict(),
             "parts": {part.name: dict(part.state_dict()) for part in self.parts},
@@ -75,7 +80,11 @@ class Checkpoint:
             _check_numbers(
                 {"network": state["network"], "loss": state["loss"], "optimizer": state["optimizer"]["state"]}
             )
-            training.network.load_state_dict(state["network"])
+            if state["frozen"] != self._digest:
+                raise ValueError("the frozen backbone has other weights")
+            weights = training.network.state_dict()
+            frozen = {name: value for name, value in weights.items() if self._is_frozen(name)}
+            training.network.load_state_dict({**frozen, **state["network"]})
             training.loss.load_state_dict(state["loss"])
             groups = training.optimizer.state_dict()["param_groups"]  # given by the options, which are the same
             if own.optimizer is not None or own.schedule is not None:  # which may keep a state there
@@ -95,6 +104,21 @@ class Checkpoint:
                 f"The checkpoint {run / CHECKPOINT} does not fit the run ({type(error).__name__}: {reason}); "
                 "delete it to start over."
             ) from None
+
+    @functools.cached_property
+    def _frozen(self) -> str:
+        """What the names of the weights of a frozen backbone begin with; "" for none."""
+        if not self.training.config.freeze_backbone:
+            return ""
+        backbone = self.training.model.backbone
+        return next(f"{name}." for name, module in self.training.network.named_modules() if module is backbone)
+
+    def _is_frozen(self, name: str) -> bool:
+        return bool(self._frozen) and name.startswith(self._frozen)
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        return weights_fingerprint(self.training.model.backbone, "") if self._frozen else ""
 
     def _check_optimizer(self, state: dict[int, dict[str, Tensor]]) -> None:
         """Check what torch uses only later; a ValueError says what does not fit."""
