@@ -48,7 +48,7 @@ toc_object_entries_show_parents = "hide"
 
 def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
     """Write the generated pages and drawings before Sphinx reads them."""
-    from making import architecture, drawings, gradients, home, pages
+    from making import architecture, drawings, gradients, home, pages, suite_tables
 
     from cml import losses
 
@@ -63,6 +63,7 @@ def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
         draw(pictures / f"{name}.svg")
     architecture.draw(pictures / "architecture.svg")
     home.draw_results(pictures / "home_results.svg")
+    suite_tables.draw(pictures / "benchmark.svg")
     if app.builder.format == "html":
         home.write_explorer(Path(app.outdir) / "clocks.html")
         write_leaderboard(Path(app.outdir) / "leaderboard")

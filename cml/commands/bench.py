@@ -36,9 +36,9 @@ class Bench:
     each has its own --help.
     """
 
-    tier: Literal["offline", "vectors", "download"] = "offline"
-    """offline: images that need no download; vectors: sets of vectors; download: sets whose raw files you have to
-    provide."""
+    tier: Literal["offline", "drawn", "vectors", "download"] = "offline"
+    """offline: images that need no download; drawn: images that cml draws; vectors: sets of vectors; download: sets
+    whose raw files you have to provide."""
     track: Literal["A", "B"] = "A"
     """A: a linear head on frozen features; B: a whole network."""
     quick: bool = False

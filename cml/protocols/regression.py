@@ -111,14 +111,14 @@ class Regression(Protocol):
         return ProtocolResult(self.name, rows, note)
 
     def _read_vectors(self, distance: LabelDistance, labels: Labels) -> Float64:
-        """The labels as vectors whose means are means of labels, (N, V)."""
-        vectors = distance.label_vectors(labels)
-        if vectors is None or distance.labels_from_vectors(np.asarray(vectors[:1], np.float64)) is None:
+        """The labels as vectors, (N, V); an error where they have no mean."""
+        vectors = average_vectors(distance, labels)
+        if vectors is None:
             raise UserError(
                 "The protocol 'regression' needs labels that are numbers, vectors, angles or places. Got the label "
                 f"distance {distance.name!r} instead, whose labels have no mean."
             )
-        return np.asarray(vectors, np.float64)
+        return vectors
 
     def _fit_probe(self, queries: EmbeddedItems, gallery: EmbeddedItems | None, vectors: Float64) -> Float64:
         """The vectors (Q, V) that a ridge regression predicts."""
@@ -147,6 +147,14 @@ class Regression(Protocol):
         place = np.minimum(np.searchsorted(bins, own), len(bins) - 1)
         count = np.where(bins[place] == own, counts[place], 0)
         return {"many": count > _MANY, "medium": (count <= _MANY) & (count >= _FEW), "few": count < _FEW}
+
+
+def average_vectors(distance: LabelDistance, labels: Labels) -> Float64 | None:
+    """The labels as vectors whose means are means of labels, (N, V); None where labels have no mean."""
+    vectors = distance.label_vectors(labels)
+    if vectors is None or distance.labels_from_vectors(np.asarray(vectors[:1], np.float64)) is None:
+        return None
+    return np.asarray(vectors, np.float64)
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,9 @@ from scipy.special import stdtrit
 from cml.retrieval.comparison import APART, interval_text
 from cml.retrieval.mean_interval import LEVEL
 from making.records import Cells
-from making.result_tables import DISTANCE, cell, load, load_board
+from making.result_tables import DISTANCE, cell, load
+from making.suite_tables import describe_set, list_sets
 
-SETS = {
-    "people": "drawn people",
-    "rooms": "drawn rooms",
-    "scenes": "drawn scenes",
-    "heads": "drawn heads",
-    "elpv": "solar cells",
-    "earth": "places",
-    "steering": "steering angles",
-}
 PHOTOGRAPHS = [  # title of the row, record, column
     ("[sports poses](photographs.md), px", "sports", DISTANCE),
     ("[rooms of one home](photographs.md), 1 - mIoU", "rooms", DISTANCE),
@@ -66,30 +58,24 @@ def published_loss() -> Cells:
     return [["data", *methods, "confirmed"], *rows]
 
 
-def equal_tuning(track: str) -> Cells:
-    """Subtract the scores of both binary triplet losses from those of log-ratio on a track: header and rows.
-
-    Args:
-        track: The track with its backbone.
-    """
-    board = load_board(track)
-    baselines = {"nearest": "binary-nearest", "threshold": "binary-threshold"}
-    differences = {}
-    for name, method in baselines.items():
-        header, *lines = board.against(method)[0]
-        differences[name] = dict(zip(header, next(line for line in lines if line[0] == "log-ratio"), strict=True))
+def equal_tuning() -> Cells:
+    """Subtract the scores of both triplet losses from those of log-ratio on the sets of the benchmark."""
+    baselines = {"dense triplets": "dense-triplet", "triplets by a threshold": "binary-threshold"}
     rows = []
-    for key, title in SETS.items():
-        texts = {name: differences[name][key] for name in baselines}
-        ahead = [name for name, text in texts.items() if text.endswith("*") and mean(text) > 0]
-        behind = [name for name, text in texts.items() if text.endswith("*") and mean(text) < 0]
+    for board, name in list_sets():
+        texts = {}
+        for title, method in baselines.items():
+            header, *lines = board.against(method)[0]
+            texts[title] = next(line for line in lines if line[0] == "log-ratio")[header.index(name)]
+        ahead = [title for title, text in texts.items() if text.endswith("*") and mean(text) > 0]
+        behind = [title for title, text in texts.items() if text.endswith("*") and mean(text) < 0]
         confirmed = "no difference shown"
         if behind:
-            confirmed = f"no: behind the {' and the '.join(behind)}"
+            confirmed = f"no: behind {' and '.join(behind)}"
         elif ahead:
-            confirmed = "yes" if len(ahead) == len(texts) else f"for the {ahead[0]}"
-        rows.append([title, *(text.rstrip("*").lstrip("+") for text in texts.values()), confirmed])
-    return [["data", *(f"minus binary triplet, {name}" for name in baselines), "confirmed"], *rows]
+            confirmed = "yes" if len(ahead) == len(texts) else f"over {ahead[0]}"
+        rows.append([describe_set(name), *(text.rstrip("*").lstrip("+") for text in texts.values()), confirmed])
+    return [["set", *(f"minus {title}" for title in baselines), "confirmed"], *rows]
 
 
 DIMENSION_RECORDS = {"drawn people, px": "dimension_people"}

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from cml.comparing.bench.suite import VERSION
 from cml.comparing.bench.table import Board, read_board
 from cml.retrieval.comparison import APART, apart, interval_text, over_seeds
 from cml.retrieval.metrics import describe
 from making import benchmark_tables
 from making.records import ROOT, Cells, Record, read_record
 
+PUBLISHED = "2026.3"  # the version of the benchmark whose results the pages show
 DISTANCE = "label_distance@10"
 IMAGES, VECTORS = "A-efficientnet-lite0", "A-none"  # the tracks of the benchmark's published results
 HEADLINE_SETS = {
@@ -24,8 +24,8 @@ HEADLINE_SETS = {
     "places": (IMAGES, "earth"),
     "steering": (IMAGES, "steering"),
     "patients": (VECTORS, "diabetes"),
-    "melting points": (VECTORS, "melting-points"),
-    "captions": (VECTORS, "sentences"),
+    "spectra": (VECTORS, "tablets"),
+    "molecules": (VECTORS, "structure"),
 }
 HEADLINE_METHODS = {
     "log-ratio": "log-ratio",
@@ -50,7 +50,7 @@ def load(name: str) -> Record:
 @functools.cache
 def load_board(track: str) -> Board:
     """Read the published results of a track of the benchmark, such as ``A-efficientnet-lite0``, once."""
-    return read_board(ROOT / "results", VERSION, track)
+    return read_board(ROOT / "results", PUBLISHED, track)
 
 
 def comparison(name: str, methods: Sequence[str] = (), metrics: Sequence[str] = ()) -> Cells:
@@ -204,35 +204,6 @@ def headline() -> Cells:
     return [header, *rows]
 
 
-def trials(track: str) -> Cells:
-    """Make the table of what tuning brings on a track: header and rows."""
-    return load_board(track).trials()[0]
-
-
-def images_and_vectors() -> Cells:
-    """Make the table of mean ranks on images, on vectors and on both: header and rows.
-
-    The last column leaves out the sets on which the defaults of any method were chosen.
-    """
-    boards = [load_board(track) for track in (IMAGES, VECTORS)]
-    ranks = {
-        method: [dict(zip(one.sets, one.ranks[method], strict=True)) for one in boards]
-        for method in boards[0].ranks
-        if method in boards[1].ranks
-    }
-    others = {name for one in boards for name in one.other_sets}
-    counts = [len(one.sets) for one in boards]
-    header = ["mean rank", f"{counts[0]} sets of images", f"{counts[1]} of vectors", f"all {sum(counts)}"]
-    rows = []
-    for method, (images, vectors) in ranks.items():
-        every = images | vectors
-        left = [rank for name, rank in every.items() if name in others]
-        rows.append([method, *map(fmean, (images.values(), vectors.values(), every.values(), left))])
-    rows.sort(key=lambda row: row[3])
-    texts = [[method, *(f"{rank:.1f}" for rank in means)] for method, *means in rows]
-    return [[*header, f"{len(others)} without a default"], *texts]
-
-
 # Sets on which the defaults of a loss were chosen by measurement; those of the others are published or derived.
 CHOSEN_ON = {
     "log-ratio": "steering, sports poses, people, scenes; bound and zeros on captions, digits, rooms, drawn classes",
@@ -338,11 +309,6 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "overview": overview,
     "headline": headline,
     "losses": lambda: joined("loss", LOSSES),
-    "benchmark_images": lambda: board(IMAGES),
-    "benchmark_ranks": images_and_vectors,
-    "benchmark_image_trials": lambda: trials(IMAGES),
-    "benchmark_vectors": lambda: board(VECTORS),
-    "benchmark_vector_trials": lambda: trials(VECTORS),
     "speed": benchmark_tables.speed,
     "loss_times": benchmark_tables.loss_times,
     "scale": benchmark_tables.scale,

@@ -6,7 +6,7 @@ A table stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->`
 how it is made of records. A number in a sentence is followed by its expression: ``3.4<!-- = EXPRESSION | .1f -->``,
 where EXPRESSION is Python over the records and ``.1f`` is the format. A record is called by its name with the row, the
 column and "mean" (the default), "low" or "high": ``steering("log-ratio", "ndcg@10")``. ``NAME.settings`` and
-``NAME.values`` are parts of a record. ``docs/making/benchmark_figures.py`` has the functions for the benchmark.
+``NAME.values`` are parts of a record. ``docs/making/suite_tables.py`` has the functions for the benchmark.
 
 ``fill`` writes all tables and numbers of the README and the pages.
 """
@@ -24,7 +24,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from making import (
-    benchmark_figures,
     claims_tables,
     class_tables,
     contact_tables,
@@ -32,6 +31,7 @@ from making import (
     graded_figures,
     papers_tables,
     result_tables,
+    suite_tables,
 )
 from making.records import RECORDS, ROOT, Record, numbers
 
@@ -46,6 +46,7 @@ TABLES = {
     **contact_tables.TABLES,
     **class_tables.TABLES,
     **claims_tables.TABLES,
+    **suite_tables.TABLES,
     "coverages": coverage_figures.coverage_table,
     "item_intervals_told": lambda: coverage_figures.item_table("told apart"),
     "item_intervals_coverage": lambda: coverage_figures.item_table("coverage"),
@@ -53,7 +54,7 @@ TABLES = {
     "graded_search": graded_figures.graded_table,
     "graded_whole": lambda: graded_figures.graded_table("graded_whole"),
     "papers_default_loss": papers_tables.default_loss,
-    "papers_equal_tuning": lambda: papers_tables.equal_tuning(result_tables.IMAGES),
+    "papers_equal_tuning": papers_tables.equal_tuning,
     "papers_published_loss": papers_tables.published_loss,
     "papers_dimension": papers_tables.leads_by_dimension,
     "papers_captioners": papers_tables.captioners,
@@ -127,7 +128,7 @@ def evaluate(expression: str) -> str:
     code, separator, spec = " ".join(expression.split()).rpartition(" | ")
     if not separator:
         code, spec = spec, ""
-    names = _Names({**FUNCTIONS, **benchmark_figures.NAMES, **coverage_figures.NAMES, **graded_figures.NAMES})
+    names = _Names({**FUNCTIONS, **suite_tables.NAMES, **coverage_figures.NAMES, **graded_figures.NAMES})
     value = eval(code, {"__builtins__": {}}, names)
     if isinstance(value, float) and not spec:
         raise ValueError(f"The figure {code!r} has no format. Write one, as in '{code} | .2f'.")

@@ -47,7 +47,7 @@ def make_foreign_files(place: Path) -> None:
     (place / "tub.tar.gz").write_bytes(_tar(_tub(images), "w:gz"))
     _write_coco(place / "coco")
     _write_lspet(place / "lspet")
-    digits = Path("2026.2/digits/A-efficientnet-lite0")
+    digits = Path("2026.3/digits/A-efficientnet-lite0")
     (place / "results" / digits).mkdir(parents=True)
     shutil.copy(ROOT / "results" / digits / "cosent.json", place / "results" / digits)
     (place / "tables.csv").write_text("file_name,value\n" + "".join(f"{n:02}.png,{n}\n" for n in range(_COUNT)))

@@ -18,7 +18,7 @@ import numpy as np
 
 from cml.array_types import Float64
 from cml.comparing.bench.methods import FIXED_ROWS, find_plugins
-from cml.comparing.bench.scores import PRIMARY, SCORES
+from cml.comparing.bench.scores import LABEL_ERRORS, PRIMARY, SCORES
 from cml.comparing.bench.sets import BenchSet
 from cml.comparing.bench.suite import SUITES, track_folder
 from cml.comparing.bench.trials import Final, Trial, measure_peak_memory
@@ -98,6 +98,7 @@ def build_result(
     scores, values = {}, []
     if not failed:
         scores = {name: [_plain(_mean(final.scores[name])) for final in finals] for name in finals[0].scores}
+        scores |= {name: [_plain(final.label_errors[name]) for final in finals] for name in finals[0].label_errors}
         values = [[_in_parts(value) for value in final.scores[PRIMARY].tolist()] for final in finals]
     run = sum(final.seconds for final in finals) / max(len(finals), 1)
     return Result(
@@ -127,7 +128,7 @@ def _metric_plugins(columns: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN40
     from cml import plugins
     from cml.retrieval.metrics import family
 
-    return plugins.required_plugins(*(family(column) for column in columns if column not in SCORES))
+    return plugins.required_plugins(*(family(column) for column in columns if column not in (*SCORES, *LABEL_ERRORS)))
 
 
 def _mean(values: Float64) -> float:

@@ -5,6 +5,8 @@ import numpy as np
 from cml.array_types import Float32, Float64, Floating, Int64
 from cml.comparing.bench.sets import BenchSet
 from cml.errors import UserError
+from cml.protocols.protocol import EmbeddedItems
+from cml.protocols.regression import Regression, average_vectors
 from cml.retrieval import metrics
 from cml.retrieval.embedding_ranker import embedding_ranker
 from cml.retrieval.evaluate_options import EvaluateOptions
@@ -19,6 +21,8 @@ from cml.retrieval.ranking import LabelBlock, Ranking, rank_columns, retrieved_d
 PRIMARY = "score"
 SCORES = (PRIMARY, "label_distance", "ndcg", "worst")
 """The scores that every result has, see ``score_queries``."""
+LABEL_ERRORS = ("mae_knn", "mae_probe")
+"""Scores of labels that have a mean, see ``measure_label_errors``."""
 _FIRST = 10  # items whose mean label distance is the primary score
 _DEPTH = 100  # items that ndcg looks at, or a quarter of a small gallery
 
@@ -67,6 +71,20 @@ def score_queries(top: Int64, distances: Float32) -> dict[str, Float64]:
     return {PRIMARY: score, "label_distance": ours, "ndcg": ndcg, "worst": worst}
 
 
+def measure_label_errors(data: BenchSet, train: Float32, query: Float32) -> dict[str, float]:
+    """Mean absolute errors of the labels that embeddings of training items (N, D) predict for queries (Q, D).
+
+    By neighbours and by a linear probe, as the protocol ``regression`` measures them, in the reported unit; nothing
+    where labels have no mean.
+    """
+    if average_vectors(data.distance, data.train.labels) is None:
+        return {}
+    asked = EmbeddedItems(query, data.test(0, 0)[0].labels)
+    figures = Regression().measure(data.distance, asked, EmbeddedItems(train, data.train.labels)).figures
+    factor = data.reported_unit.factor
+    return {f"mae_{row}": factor * figures[row]["mae"].value for row in ("knn", "probe")}
+
+
 def score_validation(embeddings: Float32, distances: Float32) -> float:
     """The score of items (V, D), each searched among all others, of label distances (V, V)."""
     scores = embedding_ranker(embeddings, embeddings)(slice(0, len(distances)))
@@ -101,7 +119,7 @@ def _make_own_metrics(gallery: int, *, classes: bool) -> list[Metric]:
             continue
         metric = metric_class(EvaluateOptions(), gallery)
         metric.name = name
-        taken = sorted({*SCORES} & {*metric.columns})
+        taken = sorted({*SCORES, *LABEL_ERRORS} & {*metric.columns})
         if taken:
             raise UserError(
                 f"The metric {name!r} has the name of a score of the benchmark, {taken[0]!r}. Register it under "

@@ -234,7 +234,10 @@ def _test_items(dataset: PreparedDataset, spec: SetSpec, suite: Suite) -> tuple[
     ids = [dataset.split(role).item_ids for role in ("query", "gallery")]
     if not spec.whole:
         queries, gallery = map(_by_hash, ids)
-        return queries, queries[suite.queries :] if dataset.info.queries_are_gallery else gallery
+        if dataset.info.queries_are_gallery:  # of few items, half are searched for
+            asked = min(suite.queries, len(queries) // 2)
+            queries, gallery = queries[:asked], queries[asked:]
+        return queries, gallery
     asked = _groups(dataset, "query", spec)
     if dataset.info.queries_are_gallery:
         chosen = set(_by_hash(ids[0], asked)[: suite.queries + suite.gallery])

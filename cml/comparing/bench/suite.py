@@ -26,6 +26,7 @@ class SetSpec:
 
     source: str  # the data source as text; {count} is how many pictures the suite has drawn
     kind: str  # of label, for tables
+    drawn: bool = False  # whether cml draws its items; their labels are exact
     group: str = ""  # column of metadata.jsonl whose items stay together when validation items are split off, if any
     cell: float = 0.0  # degrees of latitude and longitude: the places of the column in one cell are one group
     # whether training and test items are whole groups too: of so many classes or places, single items would hardly
@@ -34,7 +35,7 @@ class SetSpec:
     variable: str = ""  # environment variable with the folder of the raw files, where they are the user's own
     files: Mapping[str, str] = field(default_factory=lambda: {"source": ""})  # setting of the source to its path there
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the source, beside
-    tier: str = "offline"  # or vectors, download, or own
+    tier: str = "offline"  # or drawn, vectors, download, or own
     folder: str = ""  # of a prepared dataset of the user's own
     features: str = ""  # folder of the feature store whose rows take the place of its items, if any
     input_kind: str = "images"  # or vectors
@@ -58,20 +59,24 @@ def _download(source: str, kind: str, variable: str, **fields: Any) -> SetSpec: 
     return SetSpec(source, kind, variable=f"CML_{variable}", tier="download", **fields)
 
 
+def _drawn(source: str, kind: str) -> SetSpec:
+    return SetSpec(source, kind, drawn=True, tier="drawn")
+
+
 def _vectors(source: str, kind: str, **fields: Any) -> SetSpec:  # noqa: ANN401 - those of SetSpec
     return SetSpec(source, kind, tier="vectors", input_kind="vectors", **fields)
 
 
 _MPII_POSES, _CITIES = "mpii_human_pose_v1_u12_1.mat", ("amsterdam", "boston", "cph", "sf")
 SETS: dict[str, SetSpec] = {  # own sets are added to it
-    "people": SetSpec("people(count={count})", "poses"),
-    "rooms": SetSpec("rooms(count={count})", "layouts"),
-    "scenes": SetSpec("scenes(count={count})", "captions"),
-    "heads": SetSpec("heads(count={count})", "rotations"),
     "digits": SetSpec("digits", "classes"),
     "elpv": SetSpec("elpv", "probability"),
     "earth": SetSpec("earth", "places", group="region"),
     "steering": SetSpec("donkeycar", "angles", variable="CML_TUB"),
+    "people": _drawn("people(count={count})", "poses"),
+    "rooms": _drawn("rooms(count={count})", "layouts"),
+    "scenes": _drawn("scenes(count={count})", "captions"),
+    "heads": _drawn("heads(count={count})", "rotations"),
     "mpii": _download("mpii", "poses", "MPII", files={"annotations": _MPII_POSES, "images": "images"}),
     "lsun": _download("lsun_layout", "layouts", "LSUN"),
     "zind": _download("zind_layouts", "layouts", "ZIND"),
@@ -85,8 +90,8 @@ SETS: dict[str, SetSpec] = {  # own sets are added to it
     "diabetes": _vectors("diabetes", "progression"),
     "melting-points": _vectors("molecules(count={count})", "melting points", group="scaffold"),
     "structure": _vectors("molecules(count={count}, label=structure)", "substructures", group="scaffold"),
-    "frequency": _vectors("series(count={count})", "frequencies"),
-    "phase": _vectors("series(count={count}, label=phase)", "phases"),
+    "tablets": _vectors("tablets", "milligrams"),
+    "waves": _vectors("series(count={count}, label=shape)", "sequences", drawn=True),
     "sentences": _vectors("coco_sentences", "captions", variable="CML_COCO_CAPTIONS"),
 }
 
@@ -123,49 +128,47 @@ _HEADS = TrainConfig(
     sampler="random(batch_size=64)",
     dimension=64,
     image_size=(128, 128),
-    steps=300,
+    steps=200,
     freeze_backbone=True,
     head_start="random",  # the same start for every loss
     workers=0,
 )
 _NETWORK = replace(
-    _HEADS, backbone="small-cnn", weights="none", image_size=(32, 32), precision="bfloat16", freeze_backbone=False
+    _HEADS,
+    backbone="small-cnn",
+    weights="none",
+    image_size=(32, 32),
+    precision="bfloat16",
+    freeze_backbone=False,
+    steps=300,
 )
-VERSION = "2026.2"
+VERSION = "2026.3"
 QUICK = f"{VERSION}-quick"  # to see that everything works: its figures say little
 SUITES: Mapping[str, Suite] = {
-    VERSION: Suite(VERSION, 3000, 1600, 400, 100, 500, 20, 5, _HEADS, _NETWORK, 100),
-    QUICK: Suite(QUICK, 900, 480, 120, 100, 200, 5, 2, replace(_HEADS, steps=100), replace(_NETWORK, steps=30), 10),
+    VERSION: Suite(VERSION, 2200, 1000, 250, 150, 500, 3, 3, _HEADS, _NETWORK, 100),
+    QUICK: Suite(QUICK, 900, 480, 120, 100, 200, 3, 2, replace(_HEADS, steps=100), replace(_NETWORK, steps=30), 10),
 }
 
 SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets that everybody can make
-    "2026.2": {
-        "people": "266168828942a2e6a66186dfb608e15c3501a028d8221b781c0bfdc2fa54739e",
-        "rooms": "a823c1e57b23c24e0a34e19d99ccb4d0f87bb0c9a875b2e6f0220b16a37b43ba",
-        "scenes": "d9e183eeac362a437714d76d48233879012fb645352bccd1f301a5223445be9f",
-        "heads": "e7b42e279d39a3ef8119f206b6ca62e7a5350e31212e99141d2a47ffefafaae5",
-        "digits": "09de6ceeed279d1be40884c2ce33699aeb7723bebffafb391a1082011b87c9ce",
-        "elpv": "10ec173d35b5eb979cab6ccd5c7b9e0d3462f49f3d7193cf69be4eae65a03bcf",
-        "earth": "95eef455262e94bf4fe45eb1e345d199ee08b7c49877c8ebbfd71743fb0f195f",
-        "diabetes": "f2f28e85d423cabc7c5896fb2161bf1947bed04133bf2b116db3ad639262dc15",
-        "melting-points": "fc05a46442c72ed3acccb9b6c0b6bb0f3a524bfe5f481a536e16a7b331226b1d",
-        "structure": "950d1983c38b651e1499173b54934073800def12b32a2f378fa8c1b31f6a123c",
-        "frequency": "ba3e3968d4f2916f33aa5f5b3236b26ae96cc1ec517ce7254d76eabfd6062923",
-        "phase": "61fff8a3e6e9a77e7fddc73b4f645729fd94d63eaaf29e567b59749d8531b3d6",
+    "2026.3": {
+        "digits": "3076698095578dec400751a27e47bc92bfe1c804930f098f7c1dac7751cb670e",
+        "elpv": "d255c6c0c7a25a51e57cf04657e041756ac8de9219df6931b1373921605dc582",
+        "earth": "270bf2e51502df7963434e07159e8ece1e2e86a08bd8ff8c73a6c405901edfdc",
+        "diabetes": "beea311f16fe9b08970d3a678b79a394f2c793f796566bbe6be1b3be75e22a4d",
+        "melting-points": "a360f97d5d0b14eca77cf0fa1f8f297eb75c12666f21c6b8d031d7e491c935db",
+        "structure": "24e49d3a696284b3cb72224738ac29eb0460ab7d469baa629e86fdcc1f43fa27",
+        "tablets": "2299fe9ed170bd7e864701e31670db55bef1e74690460a308250576739cbe529",
+        "waves": "afd316f799620451b3ae6dba206774b9f89f9d896690124580c0304cb18b1af6",
     },
-    "2026.2-quick": {
-        "people": "477243f272af94ffa6fcfc4b3169402f8334f89321793ef8cbf8afc922678714",
-        "rooms": "0ae85477d926e9105d1ecd3c9be61fabd4a4918e55a121e060be3f7f83b2e4dd",
-        "scenes": "6dc4c28eb2bf83501bf08ba43c67ebf0319d71a45ee7289099efed78e1008826",
-        "heads": "43615fa76948c77618fdaec6fef64b84b109ffc837de82c10b8077d32a06fd74",
-        "digits": "8f623a29b3b88ebc33ee358d2d0607c7eca51f4391e9c54f4dc66627cea0da96",
-        "elpv": "47d3f3411009bb391379a4b9421a6b1f35526054061bdccda570d53434bccbb5",
-        "earth": "3852c74ed2b6ef38fda148de7d0599363fa3823eb032b7154d61ec20eabcf073",
-        "diabetes": "0c2892f928a23bfa11f2d283bd061c5160faddf9d9799dcc4734fee321379b07",
-        "melting-points": "24e96c5faa2afb79baca076b60b6f92645f29f5c0ef0c09f355b5313a4b2114b",
-        "structure": "c5be18a5ef3e96c3ac7170416b1b4fc32e073411a06d8fbf2850ac5113dc9e7b",
-        "frequency": "7a608fd43fd29babe8569bf7b771ae042a7e4b7c3b7096d73188f9620ebb9fc9",
-        "phase": "12f0acfde585ca1ff559548aa7d60dde3c5bb50e86981c904fb608923e8678a7",
+    "2026.3-quick": {
+        "digits": "d4c285b6967a93f85a4941426db4d9c5c75696055ba71f3c22dad4d3e04194d7",
+        "elpv": "9c9d773ff017be7cde20077bebf4c6baa410b2209da170879387f36e5ff26aff",
+        "earth": "47224a06366d631573fbad1b18b302811b7ed1298425c7daf8cbfcec38a1bda9",
+        "diabetes": "c0a1f294dae71254624b0c6d0c48972ff99d6cfb988844e6da5201473959e480",
+        "melting-points": "d73cfb03ebd1dc20652c8aa4d49dd009bb223d815f22a9d64dcb1488303943f1",
+        "structure": "28e1009a4d2abfb7fe9da373031e3100402435832f01df1be5531d8dbe07f2a3",
+        "tablets": "06adf03a56d4e6141e586c005241c370e09f387ec4188d9c7e106ba4ec99368d",
+        "waves": "4beb6ae1b4647deffb8e2890a87f434136b838454f3fa245fd530c9997f42458",
     },
 }
 

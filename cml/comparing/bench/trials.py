@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cml.array_types import Float32, Float64
 from cml.comparing.bench.methods import UNTRAINED
-from cml.comparing.bench.scores import score_run, score_validation
+from cml.comparing.bench.scores import measure_label_errors, score_run, score_validation
 from cml.comparing.bench.sets import BenchSet, Part, compute_features
 from cml.comparing.bench.suite import NO_BACKBONE, Suite
 from cml.data.images import Images, Size, stored_size
@@ -36,12 +37,16 @@ class Trial:
 
 
 class Final(NamedTuple):
-    """A final run: each score of each query, (Q,), or why it failed; its seconds; the most memory that was used."""
+    """A final run: each score of each query, (Q,), or why it failed; its seconds; the most memory that was used.
+
+    ``label_errors`` has those of labels that have a mean.
+    """
 
     scores: Mapping[str, Float64]
     seconds: float
     failed: str
     memory_mb: int
+    label_errors: Mapping[str, float] = MappingProxyType({})
 
 
 Embed = Callable[[Part], Float32]
@@ -58,14 +63,19 @@ def run_final(data: BenchSet, config: TrainConfig, trials: int, wanted: int) -> 
     """Train with the chosen options, of which the seed is that of this run, and score the test items."""
     query, gallery = data.test(trials, wanted)
     embed, seconds, failed = _learn(data, config)
-    scores = {} if embed is None else score_run(_rank(embed(query), embed(gallery)), data)
-    return Final(scores, seconds, failed, measure_peak_memory())
+    if embed is None:
+        return Final({}, seconds, failed, measure_peak_memory())
+    asked = embed(query)
+    scores = score_run(_rank(asked, embed(gallery)), data)
+    errors = measure_label_errors(data, embed(data.train), asked)
+    return Final(scores, seconds, failed, measure_peak_memory(), errors)
 
 
 def run_fixed_row(method: str, data: BenchSet, config: TrainConfig) -> Final:
     """Score the test items by a row that has no trials."""
     query, gallery = data.test(0, 0)
     everything, seconds = slice(0, len(query)), 0.0
+    errors: Mapping[str, float] = {}
     if method == "oracle":
         scores = data.test_distances
     elif method == "random":
@@ -75,9 +85,11 @@ def run_fixed_row(method: str, data: BenchSet, config: TrainConfig) -> Final:
         features, before = compute_features(config, data.train), time.perf_counter()
         predict = None if fit is None else fit(features, data, config)
         seconds = 0.0 if fit is None else time.perf_counter() - before
-        embeddings = [compute_features(config, part) for part in (query, gallery)]
-        scores = _rank(*(embeddings if predict is None else map(predict, embeddings)))
-    return Final(score_run(scores, data), seconds, "", measure_peak_memory())
+        parts = [features, *(compute_features(config, part) for part in (query, gallery))]
+        train, asked, searched = parts if predict is None else map(predict, parts)
+        scores = _rank(asked, searched)
+        errors = measure_label_errors(data, train, asked)
+    return Final(score_run(scores, data), seconds, "", measure_peak_memory(), errors)
 
 
 def _fit_label_mds(features: Float32, data: BenchSet, config: TrainConfig) -> Callable[[Float32], Float32]:

@@ -68,7 +68,8 @@ def test_the_test_part_is_for_methods_whose_trials_are_all_there() -> None:
 def test_the_splits_of_a_suite_are_fixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published = [suite.VERSION, suite.QUICK]
     assert list(suite.SPLITS) == published
-    offline = {name for name, spec in suite.SETS.items() if spec.tier in ("offline", "vectors") and not spec.variable}
+    tiers = ("offline", "vectors")
+    offline = {name for name, spec in suite.SETS.items() if spec.tier in tiers and not spec.variable}
     dataset = PreparedDataset.open(sets.open_set(SET, "tiny").cache.with_name(SET))
     for version in published:
         assert suite.SPLITS[version].keys() == offline

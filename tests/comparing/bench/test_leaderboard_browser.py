@@ -16,7 +16,7 @@ from cml.comparing.bench.table import Board, read_board, score_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
-VERSION, TRACKS = "2026.2", ("A-efficientnet-lite0", "B-small-cnn")
+VERSION, TRACKS = "2026.3", ("A-efficientnet-lite0", "B-small-cnn")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kept = ROOT / "results" / VERSION
     for path in kept.glob(f"*/{TRACKS[0]}"):
         shutil.copytree(path, folder / VERSION / path.relative_to(kept))
-    for name in ("heads", "people"):
+    for name in ("elpv", "digits"):
         other = folder / VERSION / name / TRACKS[1]
         shutil.copytree(folder / VERSION / name / TRACKS[0], other)
         for file in other.glob("*.json"):

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.neighbors import KNeighborsRegressor
 
 import cml
 from cml.array_types import Float32
 from cml.cli import main
 from cml.comparing.bench import methods, result, sets, suite
+from cml.comparing.bench.scores import LABEL_ERRORS
 from cml.retrieval.embedding_ranker import embedding_ranker
 
 METHODS = ["--methods", "cosent"]
@@ -49,6 +51,16 @@ def test_every_verb_takes_a_dataset_of_vectors(
     files = result.results_in(out)
     assert {path.relative_to(out).parent.as_posix() for path in files} == {"tiny/own-diabetes/A-none"}
     assert {path.stem for path in files} == {*methods.FIXED_ROWS, "cosent"}
+    place = out / "tiny" / "own-diabetes" / "A-none"
+    opened, frozen = sets.open_set("own-diabetes", "tiny"), result.read_result(place / "frozen.json")
+    parts = (opened.train, opened.test(0, 0)[0])
+    train, asked = (np.ravel(opened.distance.label_vectors(part.labels)) for part in parts)
+    nearest = KNeighborsRegressor(10).fit(parts[0].vectors, train)
+    errors = np.abs(nearest.predict(parts[1].vectors) - asked)
+    assert frozen.mean("mae_knn") == pytest.approx(errors.mean(), rel=1e-5)
+    assert {*LABEL_ERRORS} <= result.read_result(place / "cosent.json").scores.keys()
+    main(["bench", "table", str(out), "--score", "mae_probe"])
+    assert "Means of mae_probe" in capsys.readouterr().out
     main(["bench", "check", str(out), "--rerun", "3", *data])
     checked = capsys.readouterr().out
     assert "7 results read, 3 run again." in checked
