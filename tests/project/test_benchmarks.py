@@ -32,11 +32,13 @@ TINY = {
     "vectors": "--rows 300 --size 6 --queries 30 --steps 2 --batch 20 --mapped",
     "audit": "--sets diabetes --items 60 --seeds 1",
     "audit_count": "--sets diabetes --items 60 --draws 1 --drawn 40 --seeds 1",
+    "dense_claims": "--sets diabetes --losses log-ratio --rates 0.01 --seeds 1 --steps 2 --batch 16",
     "class_claims": "--sets digits --losses proxy-anchor proxy-nca --seeds 1 --steps 2 --most 20 --convergence 1 2 "
     "--graded-losses log-ratio",
     "captions": "--images 200 --rounds 1 --thread-rounds 1 --loops 1",
     "motions": "--sets arm --frames 40 --seeds 1 --picture OUT.webp",
     "distance_budget": "--items 60 --budget 20%",
+    "self_supervision": "--seeds 1 --steps 2 --labels 1 5",
     "sequences": "--items 20 --steps 12",
     "sequence_sets": "--sets GunPoint --seeds 1 --steps 2 --most 40 --folder OUT",
     "service": "--requests 8 --clients 2 --size 32 --rounds 1",
