@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import (
@@ -22,6 +23,9 @@ from cml.command_line.shared_options import (
 )
 from cml.processes.cores import CORES
 
+if TYPE_CHECKING:
+    from cml.searching.embedding_folder import EmbeddingFolder
+
 
 @dataclass(frozen=True)
 class Embed:
@@ -34,6 +38,12 @@ class Embed:
     """Folder of images, or a prepared dataset of images, vectors or texts."""
     vectors: Path | None = None
     """In place of --images, a .npy file of vectors (N, F), whose ids are their row numbers."""
+    shards: str | None = None
+    """In place of --images, tar files in the form of WebDataset, such as "shards/*.tar", read from start to end."""
+    field: str | None = None
+    """With --shards, the field of the inputs, such as jpg; by default the only one that fits."""
+    label: str | None = None
+    """With --shards, a field of numbers or texts to keep with each item, such as json.age."""
     ids: RowIds = None
     dimension: FirstDimensions = None
     features: StoreOfBackbone = None
@@ -66,9 +76,20 @@ def run(arguments: Sequence[str]) -> None:
 
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.searching.parquet_file import write_parquet
+    if options.shards is not None:
+        folder = _embed_shards(options)
+        if options.parquet:
+            write_parquet(folder)
+        _show(folder, as_json=options.json)
+        return
+    for name in ("field", "label"):
+        if getattr(options, name) is not None:
+            raise UserError(f"--{name} is an option of --shards: give these, or leave it out.")
     given = [source for source in (options.images, options.vectors) if source is not None]
     if len(given) != 1:
-        raise UserError("cml embed needs --images or --vectors, one of the two. 'cml embed --help' lists all options.")
+        raise UserError(
+            "cml embed needs --images, --vectors or --shards, one of them. 'cml embed --help' lists all options."
+        )
     if options.vectors is not None and options.vectors.suffix != ".npy":
         raise UserError(
             f"--vectors must be a .npy file. Got {options.vectors} instead. Folders and datasets go to --images."
@@ -94,10 +115,45 @@ def run(arguments: Sequence[str]) -> None:
         )
     if options.parquet:
         write_parquet(embedded)
+    _show(embedded, as_json=options.json)
+
+
+def _embed_shards(options: Embed) -> "EmbeddingFolder":
+    """Embed the items of tar files."""
+    import cml
+    from cml.errors import UserError
+    from cml.models.forward_pass import ForwardPass
+    from cml.searching.embed_stream import embed_stream
+    from cml.storage.downloads import resolve_run
+
+    unfit = {"images": None, "vectors": None, "ids": None, "features": None, "tsv": False}
+    for name, value in unfit.items():
+        if getattr(options, name) != value:
+            raise UserError(f"--shards does not go with --{name}: leave it out.")
+    assert options.shards is not None
+    run = resolve_run(options.run)
+    model = cml.load(run, device=options.device)
+    if options.dimension is not None:
+        model = model.shorten(options.dimension)
+    with model.network.passing(ForwardPass(options.decode, options.precision, options.compile)):
+        return embed_stream(
+            model.network,
+            cml.LabelledStream(options.shards, skip_bad=options.skip_bad),
+            options.out,
+            run=str(run.absolute()),
+            field=options.field,
+            label=options.label,
+            batch_size=options.batch_size,
+            threads=options.threads,
+        )
+
+
+def _show(embedded: "EmbeddingFolder", *, as_json: bool) -> None:
+    """Print what was written."""
     items, dimension, skipped = (embedded.manifest[key] for key in ("items", "dimension", "skipped"))
     note = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
     show(
         {"folder": str(embedded.folder), "items": items, "dimension": dimension, "skipped": skipped},
         f"{embedded.folder}: embeddings, {items} x {dimension} float32{note}",
-        as_json=options.json,
+        as_json=as_json,
     )

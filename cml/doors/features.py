@@ -35,6 +35,7 @@ from cml.models.embedding import ModelConfig
 from cml.models.forward_pass import EXACT, ForwardPass, compile_module
 from cml.processes.exactness import Decode, Precision
 from cml.processes.init_processes import init_processes
+from cml.streams.labelled_stream import is_stream
 from cml.training.config import TrainConfig
 from cml.word_vectors.sentence_model import takes_images
 
@@ -103,6 +104,11 @@ def features(
         >>> store
         FeatureStore('stores/lite0', efficientnet-lite0 (weights imagenet, 224 x 224 pixels), 40 x 1280 float32)
     """
+    if is_stream(inputs):
+        raise UserError(
+            "A feature store holds features of items that can be read again, which those of a stream cannot: take a "
+            "part of the stream, list(itertools.islice(stream, 10_000)), or embed it by model.embed_stream."
+        )
     with init_processes(device) as ranks:
         recipe = _recipe(inputs)
         image_size = recipe.image_size if image_size is None else image_size

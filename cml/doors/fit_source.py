@@ -15,7 +15,7 @@ from cml.feature_store.store import FeatureStore
 from cml.items import LabelledItems
 from cml.streams.first_items import FirstItems
 from cml.streams.item_reader import label_misfit
-from cml.streams.labelled_stream import LabelledStream, is_stream
+from cml.streams.labelled_stream import as_stream, is_stream
 from cml.streams.learner import StreamDescent
 from cml.training.config import TrainConfig
 from cml.training.learner import Learner
@@ -65,7 +65,7 @@ class StreamSource(ListedSource):
     _first: FirstItems
 
     def __init__(self, stream: Any) -> None:  # noqa: ANN401
-        self._stream = stream if isinstance(stream, LabelledStream) else LabelledStream(stream)
+        self._stream = as_stream(stream)
         super().__init__(self._stream)
 
     def check(self, **given: object) -> None:
@@ -91,7 +91,7 @@ class StreamSource(ListedSource):
     ) -> LabelledInputs:
         """Read the first items."""
         size = stored_size(config.image_size, config.crop)
-        self._first = FirstItems.read(self._stream, names, accepted, size, config.seed)
+        self._first = FirstItems.read(self._stream, names, accepted, size, config.seed, config.decode)
         return self._first.labelled()
 
     def make_learner(self, config: TrainConfig, *parts: Any) -> Learner:  # noqa: ANN401

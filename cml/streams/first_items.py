@@ -1,7 +1,7 @@
 """The first items of a stream: what training asks for before its first step, and the buffer that it begins with."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cml.data.image_sources import label_list
@@ -9,6 +9,7 @@ from cml.data.images import Size
 from cml.data.input_form import AcceptedInputs, FieldNames
 from cml.data.input_sources import LabelledInputs
 from cml.errors import UserError
+from cml.processes.exactness import Decode
 from cml.streams.item_reader import Item, ItemReader
 from cml.streams.labelled_stream import LabelledStream
 from cml.streams.open_share import OpenShare, describe_item
@@ -32,7 +33,13 @@ class FirstItems:
 
     @classmethod
     def read(
-        cls, stream: LabelledStream, names: FieldNames, accepted: AcceptedInputs, size: Size, seed: int
+        cls,
+        stream: LabelledStream,
+        names: FieldNames,
+        accepted: AcceptedInputs,
+        size: Size,
+        seed: int,
+        decode: Decode = "exact",
     ) -> "FirstItems":
         """Read the first items, those of all shares by turns. A stream that ends before gives all of its items."""
         every = range(stream.shares)
@@ -47,7 +54,7 @@ class FirstItems:
             chunk = open_shares[share].read()
             describe = functools.partial(describe_item, share, shares=stream.shares)
             if reader is None and chunk:
-                reader = ItemReader.of(chunk[0][1], names, accepted, size, describe(0))
+                reader = replace(ItemReader.of(chunk[0][1], names, accepted, size, describe(0)), decode=decode)
             if reader is not None:
                 read, bad = reader.read_all(chunk, describe, skip_bad=stream.skip_bad)
                 items += [item for _, item in read]

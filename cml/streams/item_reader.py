@@ -19,6 +19,7 @@ from cml.data.vectors import Vectors
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import LabelError
 from cml.errors import UserError
+from cml.processes.exactness import Decode
 from cml.streams.tar_shards import KEY, encoded_image, without_marks
 
 
@@ -40,6 +41,7 @@ class ItemReader:
     size: Size  # (height, width) in pixels at which images are kept
     collate: Collate | None = None  # joins inputs of any kind
     columns: tuple[str, ...] = ()  # fields of one number each, which make a vector
+    decode: Decode = "exact"  # of images
 
     @classmethod
     def of(
@@ -84,6 +86,18 @@ class ItemReader:
             given = _join_columns(given, self.columns, number) if self.columns else given
             label = self._read_label(given, number)  # first: a tuple without one is no input
             return Item(self._read_input(given, number), label, name)
+
+    def read_input(self, given: Any, number: int, name: str) -> Any:  # noqa: ANN401 - an item, and its input
+        """Make the input of an item, which may lack a label."""
+        name = _name_item(given, name)
+        given = without_marks(given)
+        with _naming(number, name):
+            return self._read_input(_join_columns(given, self.columns, number) if self.columns else given, number)
+
+    def read_label(self, given: Any, number: int, name: str) -> Any:  # noqa: ANN401 - an item, and its label
+        """Read the label of an item."""
+        with _naming(number, _name_item(given, name)):
+            return self._read_label(without_marks(given), number)
 
     def read_all(
         self,
@@ -146,7 +160,8 @@ class ItemReader:
             image = one_image(encoded_image(value), number, self.form.channels)
             # its number is that of the stream in an error
             source = cast("Sequence[OneImage]", {number: image})
-            return Images(source, self.size, channels=self.form.channels).read(at)[0].copy()
+            images = Images(source, self.size, channels=self.form.channels, decode=self.decode)
+            return images.read(at)[0].copy()
         if kind == "texts" and not (isinstance(value, str) and value.strip()):
             got = type(value).__name__ if not isinstance(value, str) else "an empty one"
             raise UserError(f"Item {number} of the data set must be a text. Got {got} instead: leave it out.")
@@ -207,8 +222,14 @@ def label_misfit(
 
 def _name_item(given: Any, name: str) -> str:  # noqa: ANN401 - an item as the stream gives it
     """Name an item also by its key, where it has one."""
-    key = given.get(KEY) if isinstance(given, Mapping) else None
+    key = key_of(given)
     return name if key is None else f"{name} ({key})"
+
+
+def key_of(given: Any) -> str | None:  # noqa: ANN401 - an item as the stream gives it
+    """The key of an item, where it has one."""
+    key = given.get(KEY) if isinstance(given, Mapping) else None
+    return None if key is None else str(key)
 
 
 @contextlib.contextmanager

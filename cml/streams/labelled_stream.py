@@ -97,6 +97,22 @@ class LabelledStream:
         """Iterate over the items of the first pass, those of all shares by turns, with images as files or arrays."""
         return map(without_marks, read_pass(self))
 
+    def read_in_order(self) -> Iterator[Any]:
+        """Read the items of one pass as the source gives them: tar files in their order, shares by turns."""
+        return read_pass(self) if self._paths is None else chain.from_iterable(map(read_shard, self._paths))
+
+    @property
+    def is_known_again(self) -> bool:
+        """Whether ``describe`` tells the items from those of another source."""
+        return self._paths is not None
+
+    def describe(self) -> list[str]:
+        """Describe the source: tar files by name, size and time of change, another one by its type."""
+        if self._paths is None:
+            return [repr(self)]
+        stats = [(path, path.stat()) for path in self._paths]
+        return [f"{path.absolute()} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
+
     @property
     def features(self) -> Any:  # noqa: ANN401 - of a Hugging Face data set
         """The types of the columns of a Hugging Face data set; None if they are not known."""
@@ -122,6 +138,11 @@ class LabelledStream:
         if hasattr(self._source, "set_epoch"):
             self._source.set_epoch(epoch)
         return iter(self._source)
+
+
+def as_stream(source: Any) -> LabelledStream:  # noqa: ANN401 - a stream or its source
+    """The stream itself, or one with the defaults."""
+    return source if isinstance(source, LabelledStream) else LabelledStream(source)
 
 
 def is_stream(source: Any) -> bool:  # noqa: ANN401 - anything

@@ -78,7 +78,7 @@ def _is_of_pillow(error: Exception) -> bool:
 
 
 def read_pass(stream: Shares) -> Iterator[Any]:
-    """Read the items of the first pass as the source gives them, in the order of a training with seed 0."""
+    """Read the items of one pass as the source gives them, in the order of a training with seed 0."""
     open_shares = [OpenShare(stream, share, 0, 0) for share in range(stream.shares)]
     while not all(share.has_ended for share in open_shares):
         for share in open_shares:
