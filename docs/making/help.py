@@ -131,7 +131,7 @@ def read_help(
 def _set_in_one_column(text: str) -> str:
     """The text with its boxes, which the parser sets side by side in a wide window, one below the other."""
     lines = text.splitlines()
-    starts = sorted({0, *(match.start() + 1 for line in lines for match in re.finditer("[╮+][╭+]", line))})
+    starts = sorted({0, *(match.start() + 1 for line in lines for match in re.finditer("(?<=[─-])[╮+][╭+]", line))})
     first = next((number for number, line in enumerate(lines) if line[:1] in ("╭", "+")), len(lines))
     columns = [
         [line[start:end] for line in lines[first:]] for start, end in zip(starts, [*starts[1:], None], strict=True)

@@ -218,7 +218,8 @@ def test_the_whole_is_not_begun_without_a_card(tmp_path: Path, monkeypatch: pyte
     ("paper", "name", "rows"),
     [
         pytest.param("beyond-binary", "lsun", ("log-ratio, naive lists", "ImageNet features"), marks=pytest.mark.slow),
-        ("proxy-anchor", "in-shop", ()),
+        ("proxy-anchor", "in-shop", ("Proxy-Anchor, BN-Inception, 128-d", "Proxy-Anchor, BN-Inception, 512-d, 256 px")),
+        pytest.param("proxy-anchor", "in-shop", (), marks=pytest.mark.slow),  # all rows
     ],
 )
 def test_small_runs_rows_without_data_or_downloads(

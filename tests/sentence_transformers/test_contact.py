@@ -147,7 +147,7 @@ def train(tmp_path: Path, model: SentenceTransformer, rows: dict[str, Any], loss
     ).train()
 
 
-@pytest.mark.parametrize("loss", ["log-ratio", "cosent(scale=2.0)"])
+@pytest.mark.parametrize("loss", ["log-ratio", pytest.param("cosent(scale=2.0)", marks=pytest.mark.slow)])
 def test_losses_of_label_distances_train_there(loss: str, tmp_path: Path) -> None:
     model = tiny_sentence_transformer()
     measured = EvaluateOptions(distance_ks=(5,), whole_ranking=False)

@@ -49,8 +49,10 @@ def prompted(default: str) -> SentenceTransformer:
     return encoder
 
 
-@pytest.mark.parametrize("two", [True, False])
-@pytest.mark.parametrize("default", ["", "own"])
+@pytest.mark.parametrize(
+    ("default", "two"),
+    [("", False), ("own", True), *(pytest.param(*one, marks=pytest.mark.slow) for one in (("", True), ("own", False)))],
+)
 def test_texts_on_both_sides_need_no_module_of_cml(tmp_path: Path, *, two: bool, default: str) -> None:
     run = tmp_path / "run"
     backbone: Any = (prompted(default), tiny_transformer()) if two else prompted(default)

@@ -20,9 +20,11 @@ pytest.importorskip("fastapi_offline")
 PROGRAM = """
 import socket, time
 from types import SimpleNamespace
+from cml.serving import server
 from cml.serving.app import create_app
 from cml.serving.query import Limits
-from cml.serving.server import Server
+
+server.LONGEST_END = 0.5  # seconds
 
 def answer(queries):
     if queries[0].k == 2:
@@ -38,7 +40,7 @@ class Searcher:
 searcher = Searcher()
 with socket.create_server(("127.0.0.1", 0)) as listener:
     print(listener.getsockname()[1], flush=True)
-    Server(create_app(searcher, Limits())).run(sockets=[listener])
+    server.Server(create_app(searcher, Limits())).run(sockets=[listener])
 raise AssertionError("the process goes on")
 """
 HEAD = b"POST /search HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n"
