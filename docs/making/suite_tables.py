@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
@@ -116,21 +117,24 @@ def draw(path: Path) -> None:
     figure = Figure(figsize=(6.6, 0.6 + 0.32 * len(every)), layout="constrained")
     axes = figure.add_subplot()
     for place, (method, (marker, colour)) in enumerate(DRAWN_METHODS.items()):
+        points = []
         for row, (board, name) in enumerate(every):
             result = board.results.get(method, {}).get(name)
-            if result is None or result.failed:
-                continue
-            score, (low, high) = score_of(result), board.to_json()["intervals"][method][name]
-            axes.errorbar(
-                score,
-                row + 0.14 * (place - 1.5),
-                xerr=[[max(score - low, 0)], [max(high - score, 0)]],
-                fmt=marker,
-                color=colour,
-                markersize=5,
-                linewidth=1,
-                label=METHODS[method].strip("`") if row == 0 else None,
-            )
+            if result is not None and not result.failed:
+                low, high = board.to_json()["intervals"][method][name]
+                points.append((score_of(result), low, high, row + 0.14 * (place - 1.5)))
+        score, low, high, heights = np.array(points).T
+        axes.errorbar(
+            score,
+            heights,
+            xerr=np.maximum([score - low, high - score], 0),
+            fmt=marker,
+            color=colour,
+            markersize=5,
+            linewidth=0,
+            elinewidth=1,
+            label=METHODS[method].strip("`"),
+        )
     axes.set_yticks(range(len(every)), [describe_set(name) for _, name in every])
     axes.invert_yaxis()
     axes.set(xlabel="score: 0 for chance, 1 for the order of the labels")
