@@ -100,9 +100,9 @@ def run(arguments: Sequence[str]) -> None:
         model = model.shorten(options.dimension)
     if options.ids is not None:
         images = images.with_ids(options.ids)
-    if options.features is not None:
-        images = list_from_store(images, options.features, model, run)
     with model.network.passing(ForwardPass(options.decode, options.precision, options.compile)):
+        if options.features is not None:
+            images = list_from_store(images, options.features, model, run)
         embedded = embed_folder(
             model.network,
             images,

@@ -83,10 +83,10 @@ def index(
     listed = ImageList.open(images, splits)
     if ids is not None:
         listed = listed.with_ids(Path(ids))
-    if features is not None:
-        listed = list_from_store(listed, Path(features), model, folder)
-    listed = listed.add_prefix(prefix) if prefix else listed
     with model.network.passing(how):
+        if features is not None:
+            listed = list_from_store(listed, Path(features), model, folder)
+        listed = listed.add_prefix(prefix) if prefix else listed
         return index_images(
             model,
             listed,

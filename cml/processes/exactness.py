@@ -5,7 +5,7 @@ Precisions are float32, bfloat16 by autocast, or TF32 of GPUs.
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # options of commands are named without torch
     import torch
@@ -29,7 +29,7 @@ def use_tf32(precision: Precision) -> Iterator[None]:
     """Let GPUs compute in TF32 within the block, forward and backward, if the precision is that."""
     import torch
 
-    settings = torch.backends.cuda.matmul, torch.backends.cudnn
+    settings: tuple[Any, ...] = torch.backends.cuda.matmul, torch.backends.cudnn
     before = [setting.allow_tf32 for setting in settings]
     try:
         if precision == "tf32":

@@ -12,11 +12,13 @@ from cml.data.input_form import InputForm, Inputs
 from cml.data.vectors import Vectors
 from cml.errors import UserError
 from cml.feature_store.frozen_features import frozen_rows, stored_features
+from cml.feature_store.manifest import list_departures
 from cml.feature_store.store import FeatureStore
 from cml.losses.label_distance_loss import finite_sample
 from cml.losses.log_ratio import fit_floor, fit_label_exponent
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
+from cml.models.forward_pass import ForwardPass
 from cml.models.heads import RotatedHead
 from cml.processes.ranks import Ranks
 from cml.training.config import TrainConfig
@@ -177,7 +179,10 @@ def freeze_backbone(
         paths = inputs.paths if isinstance(inputs, Images) else None
         if paths is None:
             raise UserError("'features' are found by the files of images: give the inputs as paths.")
-        return network, stored_features(FeatureStore.open(store), model, paths)
+        stored = FeatureStore.open(store)
+        how = ForwardPass(**list_departures(stored.manifest["made_by"]))  # any will do to train a head on
+        with model.passing(how):
+            return network, stored_features(stored, model, paths)
     return network, Vectors(
         ranks.compute_rows(len(inputs), lambda rows: frozen_rows(model, inputs.subset(rows), bar=bar))
     )

@@ -12,6 +12,8 @@ from cml.cli import main
 from cml.data.images import Images, read_image, read_pixels
 from cml.errors import DataError, UserError
 from cml.feature_store.store import FeatureStore
+from cml.processes.ranks import Ranks
+from cml.training.head_alone import freeze_backbone
 
 
 def photograph(height: int, width: int, seed: int = 0) -> Image.Image:
@@ -117,7 +119,9 @@ def test_training_decodes_fast_and_evaluation_does_not(photographs: list[Path], 
     assert np.abs(near - embeddings).max() < 0.1
 
 
-def test_stores_say_how_images_were_decoded(photographs: list[Path], tmp_path: Path) -> None:
+def test_stores_say_how_images_were_decoded(
+    photographs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shape = {"backbone": "small-cnn", "weights": "none", "image_size": (32, 32), "quiet": True}
     exact = cml.features(photographs, out=tmp_path / "exact", **shape)
     fast = cml.features(photographs, out=tmp_path / "fast", decode="fast", **shape)
@@ -126,6 +130,23 @@ def test_stores_say_how_images_were_decoded(photographs: list[Path], tmp_path: P
     assert not np.array_equal(np.asarray(exact.rows), np.asarray(fast.rows))
     with pytest.raises(UserError, match="decode fast"):
         cml.features(photographs, out=tmp_path / "fast", **shape)
+    cml.features(photographs, image_size=(32, 32), out=tmp_path / "pretrained", decode="fast", quiet=True)
+    options = {**OPTIONS, "backbone": "efficientnet-lite0", "weights": "imagenet", "sampler": "random(batch_size=4)"}
+    model = cml.fit(photographs, np.arange(8.0), freeze_backbone=True, decode="fast", **options)
+    images = Images(photographs, (32, 32), decode="fast")
+    stored = freeze_backbone(model.network, images, Ranks(), store=str(tmp_path / "pretrained"))[1]
+    assert np.array_equal(
+        stored.read(np.arange(8)), freeze_backbone(model.network, images, Ranks())[1].read(np.arange(8))
+    )
+    model.save(tmp_path / "run")
+    command = ["embed", str(tmp_path / "run"), "--images", str(photographs[0].parent)]
+    command += ["--features", str(tmp_path / "pretrained"), "--out"]
+    assert main([*command, str(tmp_path / "exactly")]) == 2
+    assert "32 x 32 pixels, decode fast), but the features of" in capsys.readouterr().err
+    assert main([*command, str(tmp_path / "embedded"), "--decode", "fast"]) == 0
+    embedded = cml.EmbeddingFolder.open(tmp_path / "embedded")
+    assert embedded.manifest["made_with"]["decode"] == "fast"
+    assert np.allclose(embedded.embeddings, model.embed(photographs, decode="fast"), atol=1e-5)
     with pytest.raises(UserError, match="'decode' is an option of backbones"):
         cml.features(["a", "b"], backbone=lambda items: np.ones((len(items), 2)), out=tmp_path / "o", decode="fast")
 
