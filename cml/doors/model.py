@@ -13,7 +13,7 @@ import numpy as np
 from cml.array_types import Float32, Float64, Int64
 from cml.checks.advice import advise, render_call
 from cml.data.image_sources import number_both_groups
-from cml.doors import model_checks, model_explorer
+from cml.doors import model_checks, model_explorer, model_streams
 from cml.doors.both_sides import BothSides, check_both_groups, read_excluded
 from cml.doors.evaluate_items import Report, compute_vector_forms, evaluate_items, own_rows
 from cml.doors.trained_model import TrainedModel, extract_features
@@ -21,7 +21,9 @@ from cml.errors import UserError
 from cml.export.sentence_folder import write_sentence_folder
 from cml.items import LabelledItems
 from cml.items.names import align_by_name
+from cml.models.forward_pass import ForwardPass
 from cml.models.heads import shorten_head
+from cml.processes.exactness import Decode, Precision
 from cml.retrieval.calibration import Calibration
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED, normalize_rows
@@ -32,8 +34,10 @@ from cml.retrieval.results import Evaluation
 from cml.retrieval.saved_calibration import load_calibration, save_calibration
 from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.verdict import Standing
+from cml.searching.embed_stream import embed_items
 from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import atomic_folder
+from cml.streams.labelled_stream import as_stream, is_stream
 from cml.training.run_folder import save_training_items
 from cml.training.saved_model import save_finished
 
@@ -84,6 +88,39 @@ class Model(TrainedModel):
         >>> list(model.evaluate(images, hues).rows)
         ['embedding', 'random', 'oracle']
     """
+
+    def embed(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        *,
+        batch_size: int | None = None,
+        bar: str = "",
+        decode: Decode = "exact",
+        precision: Precision = "float32",
+        compile: bool = False,
+    ) -> Float32:
+        """Embed images of any sizes, or vectors or tensors of the model's shape.
+
+        Args:
+            inputs: N inputs, of any kind that ``cml.fit`` takes; or a stream, which is read once, batch by batch.
+            batch_size: Inputs per pass; by default 64, or 4096 vectors.
+            bar: Title of a progress bar; "" for none.
+            decode: "fast" decodes JPEGs at a half, a quarter or an eighth of their size where that is enough, which
+                changes pixels and embeddings slightly.
+            precision: "bfloat16" (autocast) or "tf32" (on GPUs) in place of "float32".
+            compile: Compile the backbone by torch.compile, which takes a minute or more.
+
+        Returns:
+            Embeddings (N, D), in evaluation mode.
+
+        Raises:
+            UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
+        """
+        with self.network.passing(ForwardPass(decode, precision, compile)):
+            if is_stream(inputs):
+                parts = embed_items(self.network, as_stream(inputs), batch_size=batch_size, bar=bar)
+                return np.concatenate([embeddings for _, embeddings in parts])
+            return self.network.embed(inputs, batch_size=batch_size, bar=bar)
 
     def shorten(self, dimension: int) -> "Model":
         """A model of the first dimensions, for losses that train them to stand alone, such as ``matryoshka``.
@@ -456,6 +493,7 @@ class Model(TrainedModel):
             return export_hub(folder, Path(out), name=name, licence=licence, repository=repository, model=self.network)
 
     # what capabilities add: each method stands in the file of its capability
+    embed_stream = model_streams.embed_stream
     calibrate = model_checks.calibrate
     audit = model_checks.audit
     propose = model_checks.propose

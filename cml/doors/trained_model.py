@@ -25,14 +25,9 @@ from cml.items.label_inputs import label_inputs, open_at
 from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
-from cml.models.forward_pass import ForwardPass
 from cml.models.weights import model_fingerprint
-from cml.processes.exactness import Decode, Precision
 from cml.retrieval.calibration import Calibration
-from cml.searching.embed_stream import embed_items, embed_stream
-from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.downloads import names_of_a_run
-from cml.streams.labelled_stream import as_stream, is_stream
 from cml.task import label_distance_of
 from cml.training.history import History
 from cml.training.learner import Selection
@@ -119,87 +114,6 @@ class TrainedModel:
     def digest(self) -> str:
         """A digest of the model's form and weights, by which an index tells its embeddings from those of others."""
         return model_fingerprint(self.network)
-
-    def embed(
-        self,
-        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
-        *,
-        batch_size: int | None = None,
-        bar: str = "",
-        decode: Decode = "exact",
-        precision: Precision = "float32",
-        compile: bool = False,
-    ) -> Float32:
-        """Embed images of any sizes, or vectors or tensors of the model's shape.
-
-        Args:
-            inputs: N inputs, of any kind that ``cml.fit`` takes; or a stream, which is read once, batch by batch.
-            batch_size: Inputs per pass; by default 64, or 4096 vectors.
-            bar: Title of a progress bar; "" for none.
-            decode: "fast" decodes JPEGs at a half, a quarter or an eighth of their size where that is enough, which
-                changes pixels and embeddings slightly.
-            precision: "bfloat16" (autocast) or "tf32" (on GPUs) in place of "float32".
-            compile: Compile the backbone by torch.compile, which takes a minute or more.
-
-        Returns:
-            Embeddings (N, D), in evaluation mode.
-
-        Raises:
-            UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
-        """
-        with self.network.passing(ForwardPass(decode, precision, compile)):
-            if is_stream(inputs):
-                parts = embed_items(self.network, as_stream(inputs), batch_size=batch_size, bar=bar)
-                return np.concatenate([embeddings for _, embeddings in parts])
-            return self.network.embed(inputs, batch_size=batch_size, bar=bar)
-
-    def embed_stream(
-        self,
-        stream: Any,  # noqa: ANN401 - a LabelledStream, or what makes one
-        out: Path | str,
-        *,
-        field: str | None = None,
-        label: str | None = None,
-        batch_size: int | None = None,
-        quiet: bool = False,
-        decode: Decode = "exact",
-        precision: Precision = "float32",
-        compile: bool = False,
-    ) -> EmbeddingFolder:
-        """Embed the items of one pass over a stream into a folder, which is written as the stream is read.
-
-        Args:
-            stream: A ``cml.LabelledStream``, or an iterable data set. With ``skip_bad`` items that cannot be read are
-                left out, and listed in skipped.jsonl with the reason.
-            out: The folder. A call that was killed starts anew; one for a finished folder of the same tar files
-                embeds nothing.
-            field: The field that holds the input, such as "jpg"; by default that of the training, or the only one that
-                fits.
-            label: The field of a number or text to keep with each item.
-            batch_size: Inputs per pass; by default 64, or 16 on a CPU.
-            quiet: No progress bar.
-            decode: As of ``embed``.
-            precision: As of ``embed``.
-            compile: As of ``embed``.
-
-        Returns:
-            The folder, whose items have their keys as ids, or their numbers in the stream.
-
-        Raises:
-            UserError: The items do not fit the model, or ``out`` holds other results.
-            DataError: An item cannot be read, or two have one key.
-        """
-        with self.network.passing(ForwardPass(decode, precision, compile)):
-            return embed_stream(
-                self.network,
-                as_stream(stream),
-                Path(out),
-                run="" if self._folder is None else str(self._folder.absolute()),
-                field=field,
-                label=label,
-                batch_size=batch_size,
-                quiet=quiet,
-            )
 
     def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already.

@@ -77,18 +77,20 @@ def run(arguments: Sequence[str]) -> None:
     prog = "cml train grades"
     deciding, _ = parse_known(Deciding, arguments, prog=prog)
     data, default = deciding.data or tyro.MISSING, TrainConfig()
-    folder, splits = None, {}
+    folder: SearchFolder | None = None
+    note: dict[str, Any] = {}
     if deciding.resume and deciding.out is not None:
         check_run_folder(deciding.out)
         default = RunConfig.load(deciding.out).started_with
         note = read_note(deciding.out)
         data = deciding.data or Path(note.get("data", ""))
-        splits = {name: str(note[name]) for name in ("split", "validation_split") if name in note}
     else:
         folder = None if deciding.data is None else SearchFolder(deciding.data)
         default = suit_recipe(folder, arguments, prog, default)
     about = describe_defaults("Train a model of graded search.", folder)
-    default_options = TrainGrades(data, tyro.MISSING, default, **splits)
+    default_options = TrainGrades(
+        data, tyro.MISSING, default, split=note.get("split", "train"), validation_split=note.get("validation_split", "")
+    )
     options = parse(TrainGrades, arguments, prog=prog, description=about, default=default_options)
     folder = SearchFolder(options.data) if folder is None else folder
     try:
