@@ -59,6 +59,14 @@ Compiled = Annotated[
 Threads = Annotated[int, arg(help="Number of images decoded at the same time.")]
 
 
+def check_source(path: Path | None) -> None:
+    """Refuse images or vectors that are not there, before anything is imported that takes seconds."""
+    if path is not None and not path.exists():
+        raise UserError(
+            f"{path} does not exist; give a folder of images, a prepared dataset, or a .npy file of vectors."
+        )
+
+
 def print_json(value: object) -> None:  # value: a value that JSON can hold; NaN and infinity are a ``ValueError``
     """Print a result as JSON on stdout."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)  # which spells those below a blank alone

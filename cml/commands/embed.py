@@ -19,9 +19,11 @@ from cml.command_line.shared_options import (
     Splits,
     StoreOfBackbone,
     Threads,
+    check_source,
     show,
 )
 from cml.processes.cores import CORES
+from cml.storage.downloads import check_shared_run
 
 if TYPE_CHECKING:
     from cml.searching.embedding_folder import EmbeddingFolder
@@ -66,6 +68,9 @@ class Embed:
 def run(arguments: Sequence[str]) -> None:
     """Embed, and print what was written."""
     options = parse(Embed, arguments, prog="cml embed")
+    check_shared_run(options.run)
+    check_source(options.images)
+    check_source(options.vectors)
     import cml
     from cml.data.image_list import ImageList
     from cml.doors.stored_items import list_from_store

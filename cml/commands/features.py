@@ -8,7 +8,16 @@ from typing import Annotated
 import tyro
 
 from cml.command_line.parse_options import parse
-from cml.command_line.shared_options import AsJson, Compiled, Device, ImageDecoding, NetworkPrecision, Splits, show
+from cml.command_line.shared_options import (
+    AsJson,
+    Compiled,
+    Device,
+    ImageDecoding,
+    NetworkPrecision,
+    Splits,
+    check_source,
+    show,
+)
 from cml.errors import UserError
 from cml.feature_store.manifest import FeatureType
 from cml.storage.json_file import read_parsed
@@ -54,6 +63,8 @@ def run(arguments: Sequence[str]) -> None:
     sources = [source for source in (options.images, options.data, options.texts) if source is not None]
     if len(sources) != 1:
         raise UserError("Give one of --images FOLDER, --data DATASET and --texts FILE.")
+    if options.texts is None:
+        check_source(sources[0])
     from cml.doors.features import features
     from cml.launch import launch
 

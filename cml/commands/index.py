@@ -21,9 +21,11 @@ from cml.command_line.shared_options import (
     Splits,
     StoreOfBackbone,
     Threads,
+    check_source,
     show,
 )
 from cml.processes.cores import CORES
+from cml.storage.downloads import check_shared_run
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class IndexOptions:
 def run(arguments: Sequence[str]) -> None:
     """Make or extend the index, and print what it holds and how much an approximate one misses."""
     options = parse(IndexOptions, arguments, prog="cml index")
+    check_shared_run(options.run)
+    check_source(options.images)
     from cml.doors.index import index as build
 
     index = build(

@@ -50,13 +50,16 @@ class Serve:
 def run(arguments: Sequence[str]) -> None:
     """Serve until SIGINT or SIGTERM ends it."""
     options = parse(Serve, arguments, prog="cml serve")
-    from cml.errors import UserError, require_extra
+    from cml.errors import DataError, UserError, require_extra
+    from cml.searching.index_file import explain_missing
 
     for name, least in {"k": 1, "max_k": options.k, "max_inputs": 1, "max_waiting": 1, "batch_size": 1}.items():
         if getattr(options, name) < least:
             raise UserError(f"'--{name.replace('_', '-')}' must be {least} or more. Got {getattr(options, name)}.")
     if not (options.max_bytes > 0 and options.max_pixels > 0 and options.max_seconds > 0):
         raise UserError("'--max-bytes', '--max-pixels' and '--max-seconds' must be above 0.")
+    if not options.index.exists():
+        raise DataError(explain_missing(options.index))
     with require_extra("serve", "'cml serve'"):
         from cml.serving.app import create_app
         from cml.serving.server import Server

@@ -145,6 +145,12 @@ def cache_folder() -> Path:
 MADE_BY = "give a run folder that 'cml train' made."
 
 
+def check_shared_run(run: Path) -> None:
+    """Refuse what is neither a folder nor the name of a run on the Hugging Face hub."""
+    if not run.as_posix().startswith("hf:"):
+        check_run_folder(run)
+
+
 def check_run_folder(run: Path) -> None:
     """Refuse what is no folder."""
     if not run.is_dir():

@@ -55,6 +55,10 @@ FAILING = {
     "cml demo --nothing": ["demo", "--nothing"],
     "cml explore /nowhere": ["explore", "/nowhere"],
     "cml search /nowhere": ["search", "/nowhere", "image.jpg"],
+    "cml embed /nowhere": ["embed", "/nowhere", "--images", "/nowhere", "--out", "/nowhere"],
+    "cml index /nowhere": ["index", "/nowhere", "/nowhere", "--out", "/nowhere"],
+    "cml features --images /nowhere": ["features", "--images", "/nowhere", "--out", "/nowhere"],
+    "cml serve /nowhere": ["serve", "/nowhere"],
 }
 
 

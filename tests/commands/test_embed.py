@@ -365,7 +365,8 @@ def test_huge_image_is_a_limit_not_a_crash(
 def test_wrong_folders_are_said(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     assert "holds no images" in failure(capsys, "embed", run, "--images", tmp_path / "empty", "--out", tmp_path / "o")
-    assert "is not a folder" in failure(capsys, "embed", run, "--images", tmp_path / "gone", "--out", tmp_path / "o")
+    said = failure(capsys, "embed", run, "--images", tmp_path / "gone", "--out", tmp_path / "o")
+    assert "does not exist; give a folder of images" in said
     draw_images(tmp_path / "photos", 1)
     embed = ("embed", run, "--images", tmp_path / "photos", "--out")
     assert "is a file" in failure(capsys, *embed, tmp_path / "photos" / "000.png")

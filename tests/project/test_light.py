@@ -31,6 +31,10 @@ FAILING = (  # errors of arguments, which need nothing that is heavy but the par
     ["explore", "NOWHERE"],
     ["search", "NOWHERE", "IMAGE"],
     ["embed", "NOWHERE", "--nothing"],
+    ["embed", "NOWHERE", "--images", "NOWHERE", "--out", "OUT"],
+    ["index", "NOWHERE", "NOWHERE", "--out", "OUT"],
+    ["features", "--images", "NOWHERE", "--out", "OUT"],
+    ["serve", "NOWHERE"],
     ["search", "NOWHERE", "--nothing"],
     ["bench", "--nothing"],
 )
