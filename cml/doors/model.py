@@ -21,23 +21,18 @@ from cml.errors import UserError
 from cml.export.sentence_folder import write_sentence_folder
 from cml.items import LabelledItems
 from cml.items.names import align_by_name
-from cml.models.forward_pass import ForwardPass
 from cml.models.heads import shorten_head
-from cml.processes.exactness import Decode, Precision
-from cml.retrieval.calibration import Calibration
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED, normalize_rows
 from cml.retrieval.gallery import Gallery, predict_labels
 from cml.retrieval.label_regression import LabelSignals, find_label_signal, fit_label_regression
 from cml.retrieval.novelty import Novelty
 from cml.retrieval.results import Evaluation
-from cml.retrieval.saved_calibration import load_calibration, save_calibration
+from cml.retrieval.saved_calibration import save_calibration
 from cml.retrieval.search import nearest_embeddings
 from cml.retrieval.verdict import Standing
-from cml.searching.embed_stream import embed_items
 from cml.searching.embedding_folder import EmbeddingFolder
 from cml.storage.atomic import atomic_folder
-from cml.streams.labelled_stream import as_stream, is_stream
 from cml.training.run_folder import save_training_items
 from cml.training.saved_model import save_finished
 
@@ -88,39 +83,6 @@ class Model(TrainedModel):
         >>> list(model.evaluate(images, hues).rows)
         ['embedding', 'random', 'oracle']
     """
-
-    def embed(
-        self,
-        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
-        *,
-        batch_size: int | None = None,
-        bar: str = "",
-        decode: Decode = "exact",
-        precision: Precision = "float32",
-        compile: bool = False,
-    ) -> Float32:
-        """Embed images of any sizes, or vectors or tensors of the model's shape.
-
-        Args:
-            inputs: N inputs, of any kind that ``cml.fit`` takes; or a stream, which is read once, batch by batch.
-            batch_size: Inputs per pass; by default 64, or 4096 vectors.
-            bar: Title of a progress bar; "" for none.
-            decode: "fast" decodes JPEGs at a half, a quarter or an eighth of their size where that is enough, which
-                changes pixels and embeddings slightly.
-            precision: "bfloat16" (autocast) or "tf32" (on GPUs) in place of "float32".
-            compile: Compile the backbone by torch.compile, which takes a minute or more.
-
-        Returns:
-            Embeddings (N, D), in evaluation mode.
-
-        Raises:
-            UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
-        """
-        with self.network.passing(ForwardPass(decode, precision, compile)):
-            if is_stream(inputs):
-                parts = embed_items(self.network, as_stream(inputs), batch_size=batch_size, bar=bar)
-                return np.concatenate([embeddings for _, embeddings in parts])
-            return self.network.embed(inputs, batch_size=batch_size, bar=bar)
 
     def shorten(self, dimension: int) -> "Model":
         """A model of the first dimensions, for losses that train them to stand alone, such as ``matryoshka``.
@@ -406,21 +368,6 @@ class Model(TrainedModel):
             positions = np.take_along_axis(positions, first, 1)
             distances = np.take_along_axis(distances, first, 1)
         return positions, distances
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """What embedding distances mean as label distances; None before ``calibrate``.
-
-        Raises:
-            DataError: It was saved with the model, and is damaged or belongs to other weights.
-        """
-        if self._calibration is None and self._folder is not None:
-            self._calibration = load_calibration(self._folder, self.network)
-        return self._calibration
-
-    @calibration.setter
-    def calibration(self, calibration: Calibration) -> None:
-        self._calibration = calibration
 
     def save(self, folder: Path | str) -> Path:
         """Write weights (safetensors), options, history and calibration into a new folder that ``cml.load`` reads.

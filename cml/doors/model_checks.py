@@ -17,11 +17,11 @@ from cml.items.names import align_by_name
 from cml.retrieval.calibration import LEVEL, Calibration
 
 if TYPE_CHECKING:
-    from cml.doors.model import Model
+    from cml.doors.trained_model import TrainedModel
 
 
 def calibrate(
-    self: Model,
+    self: TrainedModel,
     inputs: Any,  # noqa: ANN401 - as cml.fit takes them
     labels: Any = None,  # noqa: ANN401
     gallery: Any = None,  # noqa: ANN401
@@ -74,7 +74,7 @@ def calibrate(
 
 
 def audit(
-    self: Model,
+    self: TrainedModel,
     inputs: Any,  # noqa: ANN401 - as cml.fit takes them
     labels: Any = None,  # noqa: ANN401
     *,
@@ -120,7 +120,7 @@ def audit(
 
 
 def propose(
-    self: Model,
+    self: TrainedModel,
     pool: Any,  # noqa: ANN401 - as cml.fit takes them
     count: int,
     *,

@@ -13,12 +13,12 @@ from cml.data.encode_image import describe_shown_bands
 from cml.items.labelled_items import Presentation
 
 if TYPE_CHECKING:
-    from cml.doors.model import Model
+    from cml.doors.trained_model import TrainedModel
     from cml.explore.explorer import Explorer
 
 
 def explore(
-    self: Model,
+    self: TrainedModel,
     inputs: Any,  # noqa: ANN401 - as cml.fit takes them
     labels: Any = None,  # noqa: ANN401
     path: Path | str = "explorer.html",

@@ -12,11 +12,11 @@ from cml.searching.embedding_folder import EmbeddingFolder
 from cml.streams.labelled_stream import as_stream
 
 if TYPE_CHECKING:
-    from cml.doors.model import Model
+    from cml.doors.trained_model import TrainedModel
 
 
 def embed_stream(
-    self: Model,
+    self: TrainedModel,
     stream: Any,  # noqa: ANN401 - a LabelledStream, or what makes one
     out: Path | str,
     *,

@@ -16,10 +16,10 @@ from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.saved_calibration import save_calibration
 
 if TYPE_CHECKING:
-    from cml.doors.run import Run
+    from cml.doors.trained_run import TrainedRun
 
 
-def calibrate(self: Run, *, level: float = LEVEL, seed: int = 0) -> Calibration:
+def calibrate(self: TrainedRun, *, level: float = LEVEL, seed: int = 0) -> Calibration:
     """Learn from the queries of the dataset what label distance an embedding distance means.
 
     They are searched in the gallery, or among each other where they are the gallery. ``cml search`` shows what is
@@ -46,7 +46,7 @@ def calibrate(self: Run, *, level: float = LEVEL, seed: int = 0) -> Calibration:
     return calibration
 
 
-def audit(self: Run, *, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
+def audit(self: TrainedRun, *, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
     """Find the labels of the dataset that disagree with those of similar items, perhaps wrong ones.
 
     Items are compared by frozen features, as ``cml evaluate`` has a row of; see ``cml.checks.audit``. The list is
@@ -71,7 +71,7 @@ def audit(self: Run, *, splits: Sequence[str] = (), seed: int = 0) -> AuditList:
     return listed
 
 
-def propose(self: Run, pool: Path | str, count: int = 50) -> ProposalList:
+def propose(self: TrainedRun, pool: Path | str, count: int = 50) -> ProposalList:
     """Choose the items of a pool that are worth labelling next: each is far from all that have a label.
 
     All items of the dataset count as labelled. ``cml.Model.propose`` takes items that are in memory, and says how

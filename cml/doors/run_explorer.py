@@ -10,14 +10,14 @@ from cml.checks.audit_list import AUDIT
 from cml.errors import UserError
 
 if TYPE_CHECKING:
-    from cml.doors.run import Run
+    from cml.doors.trained_run import TrainedRun
     from cml.explore.explore_items import ExploreOptions
     from cml.explore.explorer import Explorer
 
 
 def explore(
-    self: Run,
-    *others: Run,
+    self: TrainedRun,
+    *others: TrainedRun,
     beside: Sequence[str] = ("frozen", "oracle"),
     splits: Sequence[str] = (),
     maps: Sequence[str] = (),
@@ -51,7 +51,7 @@ def explore(
 
 
 def square(
-    self: Run, path: Path, grid: str, *, splits: Sequence[str] = (), map_name: str = "tsne", side: int = 48
+    self: TrainedRun, path: Path, grid: str, *, splits: Sequence[str] = (), map_name: str = "tsne", side: int = 48
 ) -> Path:
     """Write pictures of the dataset on a grid, each near its place on a map; see ``write_items_square``.
 
@@ -78,7 +78,7 @@ def square(
     return write_items_square(self, labelled, shown, path, (columns, rows), map_name=map_name, side=side)
 
 
-def by_title(runs: Sequence[Run]) -> dict[str, Run]:
+def by_title(runs: Sequence[TrainedRun]) -> dict[str, TrainedRun]:
     """Runs by the name of their method, or that and the folder's where several have it."""
     names = [run.config.train.method for run in runs]
     return {
@@ -87,7 +87,7 @@ def by_title(runs: Sequence[Run]) -> dict[str, Run]:
     }
 
 
-def explore_runs(opened: Mapping[str, Run], path: Path, options: ExploreOptions) -> Explorer:
+def explore_runs(opened: Mapping[str, TrainedRun], path: Path, options: ExploreOptions) -> Explorer:
     """Write the explorer of runs on one dataset."""
     from cml.explore.explore_items import explore_items
     from cml.explore.maps import check_maps

@@ -25,9 +25,14 @@ from cml.items.label_inputs import label_inputs, open_at
 from cml.items.names import align_by_name, name_matrix_rows, names_of
 from cml.models import has_published_weights
 from cml.models.embedding import EmbeddingModel, ModelConfig
+from cml.models.forward_pass import ForwardPass
 from cml.models.weights import model_fingerprint
+from cml.processes.exactness import Decode, Precision
 from cml.retrieval.calibration import Calibration
+from cml.retrieval.saved_calibration import load_calibration
+from cml.searching.embed_stream import embed_items
 from cml.storage.downloads import names_of_a_run
+from cml.streams.labelled_stream import as_stream, is_stream
 from cml.task import label_distance_of
 from cml.training.history import History
 from cml.training.learner import Selection
@@ -114,6 +119,54 @@ class TrainedModel:
     def digest(self) -> str:
         """A digest of the model's form and weights, by which an index tells its embeddings from those of others."""
         return model_fingerprint(self.network)
+
+    def embed(
+        self,
+        inputs: Any,  # noqa: ANN401 - as cml.fit takes them
+        *,
+        batch_size: int | None = None,
+        bar: str = "",
+        decode: Decode = "exact",
+        precision: Precision = "float32",
+        compile: bool = False,
+    ) -> Float32:
+        """Embed images of any sizes, or vectors or tensors of the model's shape.
+
+        Args:
+            inputs: N inputs, of any kind that ``cml.fit`` takes; or a stream, which is read once, batch by batch.
+            batch_size: Inputs per pass; by default 64, or 4096 vectors.
+            bar: Title of a progress bar; "" for none.
+            decode: "fast" decodes JPEGs at a half, a quarter or an eighth of their size where that is enough, which
+                changes pixels and embeddings slightly.
+            precision: "bfloat16" (autocast) or "tf32" (on GPUs) in place of "float32".
+            compile: Compile the backbone by torch.compile, which takes a minute or more.
+
+        Returns:
+            Embeddings (N, D), in evaluation mode.
+
+        Raises:
+            UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
+        """
+        with self.network.passing(ForwardPass(decode, precision, compile)):
+            if is_stream(inputs):
+                parts = embed_items(self.network, as_stream(inputs), batch_size=batch_size, bar=bar)
+                return np.concatenate([embeddings for _, embeddings in parts])
+            return self.network.embed(inputs, batch_size=batch_size, bar=bar)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What embedding distances mean as label distances; None before ``calibrate``.
+
+        Raises:
+            DataError: It was saved with the model, and is damaged or belongs to other weights.
+        """
+        if self._calibration is None and self._folder is not None:
+            self._calibration = load_calibration(self._folder, self.network)
+        return self._calibration
+
+    @calibration.setter
+    def calibration(self, calibration: Calibration) -> None:
+        self._calibration = calibration
 
     def as_embeddings(self, inputs: Any) -> Float32:  # noqa: ANN401 - inputs or embeddings
         """Embed inputs that are not embeddings already.

@@ -296,16 +296,19 @@ def document(module: str, name: str, thing: Any) -> str:  # noqa: ANN401 - a cla
 
 
 def members(thing: type) -> Iterator[tuple[str, type]]:
-    """Yield the documented public methods and properties of a class, with the class of cml that defines each."""
-    names = set()
+    """Yield the documented public methods and properties of a class, with the class of cml that defines each.
+
+    Those of a base that is not public come first, as the class rests on it.
+    """
+    owners: dict[str, type] = {}
     for owner in thing.__mro__:
         if not owner.__module__.startswith("cml."):
             continue  # of torch or of Python, which have their own pages
         for key, value in vars(owner).items():
             is_method = inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
-            if key[:1] != "_" and is_method and inspect.getdoc(value) and key not in names:
-                names.add(key)
-                yield key, owner
+            if key[:1] != "_" and is_method and inspect.getdoc(value):
+                owners.setdefault(key, owner)
+    yield from sorted(owners.items(), key=lambda one: one[1] is thing or bool(public_place(one[1])))
 
 
 def document_member(thing: type, key: str, owner: type) -> str:
