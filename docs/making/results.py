@@ -29,6 +29,7 @@ from making import (
     contact_tables,
     coverage_figures,
     graded_figures,
+    guide_tables,
     papers_tables,
     result_tables,
     suite_tables,
@@ -40,6 +41,11 @@ TABLE = re.compile(r"(?P<begin><!-- results: (?P<name>[\w-]+) -->\n).*?(?P<end><
 NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
 FIGURE = re.compile(rf"(?P<number>{NUMBER})<!--\s=\s(?P<expression>.+?)\s-->", re.DOTALL)
 FENCE = re.compile(r"^(?P<ticks>`{3,})[^\n]*\n(?P<code>.*?)^(?P=ticks)$", re.DOTALL | re.MULTILINE)
+UNITS = r"(?:%|(?:s|ms|µs|min|h|kB|MB|GB|TB|KiB|MiB|GiB|seconds?|minutes?|hours?|days?|times|percent|per cent)\b)"
+ANY = r"(?<![\w@.])[-+]?(?:\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?|\.\d+)"
+# a decimal fraction, a number with a unit or the only content of a cell: sizes and settings are seldom written so
+MEASURED = rf"(?<![\w@.])[-+]?(?:(?:\d[\d,]*)?\.\d+|\d[\d,]*(?=\s?{UNITS}))|(?<=\| )[-+]?\d[\d,]*(?= +\|)"
+VERSIONS = re.compile(r"(?:Python|torch|sentence-transformers|Pillow|cml|CC BY)\s\d[\d.]*(?:(?:, | or )\d[\d.]*)*\b")
 SETTINGS = re.compile(r"<!-- settings: (?P<numbers>.+?) -->", re.DOTALL)
 TABLES = {
     **result_tables.TABLES,
@@ -47,6 +53,7 @@ TABLES = {
     **class_tables.TABLES,
     **claims_tables.TABLES,
     **suite_tables.TABLES,
+    **guide_tables.TABLES,
     "coverages": coverage_figures.coverage_table,
     "item_intervals_told": lambda: coverage_figures.item_table("told apart"),
     "item_intervals_coverage": lambda: coverage_figures.item_table("coverage"),
@@ -129,6 +136,8 @@ def evaluate(expression: str) -> str:
     if not separator:
         code, spec = spec, ""
     names = _Names({**FUNCTIONS, **suite_tables.NAMES, **coverage_figures.NAMES, **graded_figures.NAMES})
+    modules = (suite_tables, coverage_figures, graded_figures, guide_tables)
+    names = _Names({**FUNCTIONS, **{name: found for module in modules for name, found in module.NAMES.items()}})
     value = eval(code, {"__builtins__": {}}, names)
     if isinstance(value, float) and not spec:
         raise ValueError(f"The figure {code!r} has no format. Write one, as in '{code} | .2f'.")
@@ -177,14 +186,15 @@ def fill(text: str, folder: Path = RESULTS) -> str:
     return FIGURE.sub(lambda match: match[0].replace(match["number"], evaluate(match["expression"]), 1), text)
 
 
-def unrecorded_numbers(text: str) -> list[str]:
-    """Find the numbers of a results page that have no record.
+def unrecorded_numbers(text: str, kind: str = ANY) -> list[str]:
+    """Find the numbers of a page that have no record.
 
     A number needs a record unless it is a setting: part of a command that the page or one of its records shows, a size
     that one of its records holds, or listed in a comment ``<!-- settings: .. -->`` of the page.
 
     Args:
         text: The page.
+        kind: Which numbers: ``ANY`` on pages of results, and on other pages those that look ``MEASURED``.
 
     Returns:
         Each such number with the words around it.
@@ -203,18 +213,22 @@ def unrecorded_numbers(text: str) -> list[str]:
     prose = FENCE.sub("", TABLE.sub("", text))
     prose = FIGURE.sub("", prose)
     prose = re.sub(r"<!--.*?-->", "", prose, flags=re.DOTALL)
-    prose = re.sub(r"`[^`]*`", "", prose)
+    prose = VERSIONS.sub("", re.sub(r"`[^`]*`", "", prose))
     prose = re.sub(r"\]\([^)]*\)", "]", prose)
     return [
         " ".join(prose[max(match.start() - 40, 0) : match.end() + 40].split())
-        for match in re.finditer(rf"(?<![\w@.]){NUMBER}", prose)
-        if match[0].replace(",", "").lstrip("+-") not in allowed
+        for match in re.finditer(kind, prose)
+        if _plain(match[0]) not in allowed
     ]
 
 
 def find_numbers(text: str) -> list[str]:
     """List the numbers of a text, without signs and thousands separators."""
-    return [number.replace(",", "").lstrip("+-") for number in re.findall(NUMBER, text)]
+    return [_plain(number) for number in re.findall(NUMBER, text)]
+
+
+def _plain(number: str) -> str:
+    return number.replace(",", "").lstrip("+-")
 
 
 def main(arguments: list[str]) -> None:

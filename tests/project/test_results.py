@@ -56,6 +56,13 @@ def test_every_number_of_a_results_page_has_a_record(page: Path) -> None:
     assert results.unrecorded_numbers(page.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.parametrize(
+    "page", [page for page in results.pages() if page.parent != results.RESULTS], ids=lambda page: page.name
+)
+def test_every_measured_number_of_any_page_has_a_record(page: Path) -> None:
+    assert results.unrecorded_numbers(page.read_text(encoding="utf-8"), results.MEASURED) == []
+
+
 def test_every_record_is_complete_and_shown() -> None:
     names = {path.stem for path in records.RECORDS.glob("*.json")}
     assert len([name for name in names if records.read_record(name).legacy]) <= MOST_LEGACY
@@ -106,6 +113,19 @@ def test_numbers_without_a_record_are_found(folder: Path) -> None:
     (number,) = results.unrecorded_numbers(f"{page}\n13 of them.")
     assert number.endswith("13 of them.")
     assert len(results.unrecorded_numbers(f"{page}\n| a | b |\n|---|---|\n| 1.5 | 640 |\n")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It scores .98.", "It takes 3 s.", "about 10 minutes", "30% of them", "1.5 as much", "a | b\n-|-\n| a | 7 | c |"],
+)
+def test_numbers_that_look_measured_are_found(text: str) -> None:
+    assert len(results.unrecorded_numbers(text, results.MEASURED)) == 1
+
+
+@pytest.mark.parametrize("text", ["200 items of CVPR 2019", "`--steps 0.5`", "on 3 sets", "3 smaller", "95 % interval"])
+def test_sizes_and_settings_do_not_look_measured(text: str) -> None:
+    assert results.unrecorded_numbers(text, results.MEASURED) == []
 
 
 @pytest.mark.parametrize("key", ["commands", "kind", "paths", "values", "commit", "date", "machine", "versions"])
