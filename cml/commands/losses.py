@@ -26,6 +26,10 @@ class Losses:
 def run(arguments: Sequence[str]) -> None:
     """Print the list, or what one loss is and takes."""
     options = parse(Losses, arguments, prog="cml losses")
+    from cml.losses import registry
+
+    if options.name:
+        registry.entry(options.name[0])  # refuses an unknown name before the table imports torch
     from cml.losses.loss_table import describe_loss, loss_rows, markdown_table, text_table
 
     if options.name:

@@ -35,6 +35,7 @@ FAILING = (  # errors of arguments, which need nothing that is heavy but the par
     ["index", "NOWHERE", "NOWHERE", "--out", "OUT"],
     ["features", "--images", "NOWHERE", "--out", "OUT"],
     ["serve", "NOWHERE"],
+    ["losses", "nothing"],
     ["search", "NOWHERE", "--nothing"],
     ["bench", "--nothing"],
 )
