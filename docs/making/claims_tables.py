@@ -270,12 +270,11 @@ def _maps() -> list[Claim]:
 
 def _self_supervision() -> list[Claim]:
     by_row = load("self_supervision").values["self_supervision"]["rows"]
-    if "untrained" not in by_row or "supervised" not in by_row:
-        return []
     learned = [row for row in by_row if row.startswith("self-supervised")][-1]
     counts = list(by_row[learned])
     rows = []
     for claim, other, count in (
+        ("self-supervision learns features without labels", "untrained", counts[1]),
         ("self-supervision learns features without labels", "untrained", counts[-1]),
         ("with few labels, self-supervised features are ahead", "supervised", counts[1]),
         ("with many labels, supervised features are ahead", "supervised", counts[-1]),

@@ -273,14 +273,34 @@ def drlim() -> Cells:
     return [["map", *measures], *rows]
 
 
-PROBES = {"knn": "embedding", "features": "features", "probe": "linear probe"}
+PROBES = {"probe": "probe", "nearest": "nearest"}
 
 
 def self_supervision() -> Cells:
-    """Make the table of training with and without labels: means and intervals over seeds."""
+    """Make the table of features learned with and without labels: accuracies with intervals over seeds."""
     by_row = load("self_supervision").values["self_supervision"]["rows"]
-    rows = [[row, *(interval_text(over_seeds(scores[key])) for key in PROBES)] for row, scores in by_row.items()]
-    return [["trained by", *PROBES.values()], *rows]
+    counts = list(next(iter(by_row.values())))
+    header = ["features", *(f"{count} a class, {title}" for title in PROBES.values() for count in counts)]
+    rows = []
+    for row, by_count in by_row.items():
+        rows.append([row, *(interval_text(over_seeds(by_count[count][key])) for key in PROBES for count in counts)])
+    return [header, *rows]
+
+
+def self_supervision_gains() -> Cells:
+    """Make the table of what training without labels gains over its start, paired by seed."""
+    by_row = load("self_supervision").values["self_supervision"]["rows"]
+    counts = list(next(iter(by_row.values())))
+    learned = [row for row in by_row if row.startswith("self-supervised")]
+    rows = []
+    for row in [*learned, "supervised"]:
+        for other in ("untrained", "pixels") if row in learned else (learned[-1],):
+            cells = []
+            for count in counts:
+                gain, low, high = over_seeds(np.subtract(by_row[row][count]["probe"], by_row[other][count]["probe"]))
+                cells.append(f"{gain:+.3f} ± {(high - low) / 2:.3f}" + APART * (low > 0 or high < 0))
+            rows.append([f"{row} - {other}", *cells])
+    return [["probe", *(f"{count} a class" for count in counts)], *rows]
 
 
 def means_by_set(corner: str, name: str) -> Cells:
@@ -303,6 +323,7 @@ TABLES: dict[str, Callable[[], Cells]] = {
     "views": views,
     "drlim": drlim,
     "self_supervision": self_supervision,
+    "self_supervision_gains": self_supervision_gains,
     "hard_mining": lambda: means_by_set("pairs or anchors kept", "hard_mining"),
     "cosent_scale": lambda: means_by_set("scale", "cosent_scale"),
     "defaults": defaults,
