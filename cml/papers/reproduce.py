@@ -240,7 +240,8 @@ def _train_rows(
     dimension: int,
 ) -> dict[str, Mapping[str, Any]]:
     """Figures of each method by its name; methods with equal options share their runs."""
-    task, measured = tasks.get(experiment.task), {}
+    task = tasks.get(experiment.task)
+    measured: dict[str, Mapping[str, Any]] = {}
     trained: dict[str, str] = {}  # options to the method that is trained with them
     for row in rows:
         if not row.is_frozen:

@@ -107,8 +107,8 @@ def _write(folder: Path, parts: Iterator[tuple[StreamInputs, Float32]], dimensio
             kept, left_out = kept + len(part.ids), left_out + len(part.faults)
         for file in (body, items, skipped):
             file.sync()
-    with (folder / EMBEDDINGS).open("r+b") as file:
-        file.write(npy_header(kept, dimension))
+    with (folder / EMBEDDINGS).open("r+b") as whole:
+        whole.write(npy_header(kept, dimension))
     if not left_out:
         (folder / SKIPPED).unlink()
     return kept, left_out

@@ -71,6 +71,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     assert main(["prepare", "people", *PICTURES, "--out", str(folder / "people")]) == 0
     draw_images(folder / "photos", 3)
+    (folder / "run").mkdir()
     return folder
 
 

@@ -104,9 +104,9 @@ class Alignment(ComposedOfOne):
             ids, distances = np.full((stop - start, k), -1, np.int32), np.full((stop - start, k), np.inf, np.float32)
             boxes, ends = (steps, lengths, low, high), (self.open_ends, self.is_sum, np.empty(steps.shape[2] + 1))
             bounds = np.empty(len(steps))
-            for i, *found in zip(range(start, stop), ids, distances, strict=True):
+            for i, near, apart in zip(range(start, stop), ids, distances, strict=True):
                 bound_others(*boxes, i, *ends, bounds)
-                nearest(*boxes, i, np.argsort(bounds), bounds, reach, *ends, *found)
+                nearest(*boxes, i, np.argsort(bounds), bounds, reach, *ends, near, apart)
             return Neighbors(ids, distances)
 
         return search
