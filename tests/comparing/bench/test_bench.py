@@ -45,7 +45,7 @@ def test_a_run_makes_small_results_of_all_rows(made: Path) -> None:
 def test_published_results_can_be_read_and_are_small() -> None:
     folder = Path(__file__).resolve().parents[3] / "results"
     paths = result.results_in(folder)
-    assert len(paths) > 250
+    assert len(paths) > 80
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 2_000_000
     for path in paths:
         saved = read_result(path)
