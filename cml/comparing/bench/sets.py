@@ -238,15 +238,15 @@ def _test_items(dataset: PreparedDataset, spec: SetSpec, suite: Suite) -> tuple[
             asked = min(suite.queries, len(queries) // 2)
             queries, gallery = queries[:asked], queries[asked:]
         return queries, gallery
-    asked = _groups(dataset, "query", spec)
+    of_queries = _groups(dataset, "query", spec)
     if dataset.info.queries_are_gallery:
-        chosen = set(_by_hash(ids[0], asked)[: suite.queries + suite.gallery])
+        chosen = set(_by_hash(ids[0], of_queries)[: suite.queries + suite.gallery])
         queries = [row for row in _by_hash(ids[0]) if row in chosen]
         return queries, queries[suite.queries :]
-    searched = _groups(dataset, "gallery", spec)
-    gallery = _by_hash(ids[1], searched)[: suite.gallery]
-    there = {searched[row] for row in gallery}
-    return [row for row in _by_hash(ids[0]) if asked[row] in there], gallery
+    of_gallery = _groups(dataset, "gallery", spec)
+    gallery = _by_hash(ids[1], of_gallery)[: suite.gallery]
+    there = {of_gallery[row] for row in gallery}
+    return [row for row in _by_hash(ids[0]) if of_queries[row] in there], gallery
 
 
 def _groups(dataset: PreparedDataset, role: str, spec: SetSpec) -> list[str]:
