@@ -25,7 +25,8 @@ HEADLINE_SETS = {
     "steering": (IMAGES, "steering"),
     "patients": (VECTORS, "diabetes"),
     "spectra": (VECTORS, "tablets"),
-    "molecules": (VECTORS, "structure"),
+    "melting points": (VECTORS, "melting-points"),
+    "substructures": (VECTORS, "structure"),
 }
 HEADLINE_METHODS = {
     "log-ratio": "log-ratio",
