@@ -9,7 +9,7 @@ import numpy as np
 
 from cml.retrieval.comparison import Interval, interval_text, over_seeds
 from making import class_tables, papers_tables
-from making.papers_tables import are_apart, mean
+from making.papers_tables import are_apart, half, mean
 from making.records import RECORDS, Cells
 from making.result_tables import load
 
@@ -209,6 +209,7 @@ def _judge(ours: Mapping[str, float], best_other: Mapping[str, float]) -> str:
     return NO if best_other["low"] > ours["high"] else CANNOT_TELL
 
 
+STABLE = 0.1  # of Recall@1: the range that all intervals lie in where a figure is stable
 STUDIES = {  # option to what the paper says, and the values among which it says so
     "batch size": ("larger batches are better", ("30", "180")),
     "dimension": ("stable from 128 dimensions on", ("128", "256", "512")),
@@ -224,7 +225,9 @@ def _settings() -> list[Claim]:
             cells = [table[option, value] for value in values]
             differ = any(are_apart(one, other) for one in cells for other in cells)
             if claim.startswith("stable"):
-                verdict = NO if differ else YES
+                ends = [mean(cell) + side * half(cell) for cell in cells for side in (-1, 1)]
+                is_narrow = max(ends) - min(ends) <= STABLE
+                verdict = NO if differ else YES if is_narrow else CANNOT_TELL
             else:
                 verdict = (YES if mean(cells[-1]) > mean(cells[0]) else NO) if differ else CANNOT_TELL
             figures = ", ".join(f"{cell.rstrip('*')} at {value}" for cell, value in zip(cells, values, strict=True))
