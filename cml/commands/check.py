@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> None:
     findings: list[Finding] = []
     if not problems:
         from cml.checks.dataset_findings import find_suspicious  # which imports torch
-        from cml.checks.test_size import judge_test_size
+        from cml.checks.query_count import judge_test_size
 
         dataset = PreparedDataset.open(options.data)
         # also where labels are refused, for it may say why

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cml import data_prep
 from cml.checks.dataset_findings import find_suspicious
-from cml.checks.test_size import judge_test_size
+from cml.checks.query_count import judge_test_size
 from cml.console.messages import say
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.dataset_source import DatasetSource

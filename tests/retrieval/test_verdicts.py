@@ -15,7 +15,7 @@ from PIL import Image
 
 import cml
 from cml.array_types import Float64
-from cml.checks.test_size import judge_test_size
+from cml.checks.query_count import judge_test_size
 from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.data_prep.sources.folder import Folder
