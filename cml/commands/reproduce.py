@@ -53,11 +53,10 @@ class ReproduceDrlim:
 
 def run(arguments: Sequence[str]) -> None:
     """Train what can be trained here, and print the table."""
-    from cml.papers.drlim import PAPER
-    from cml.papers.reproduce import REPRODUCTION, ReproduceOptions, reproduce
+    from cml.papers import DRLIM
     from cml.tasks.papers import PAPERS
 
-    titles = {name: next(iter(some.values())).paper for name, some in PAPERS.items()} | {_DRLIM: PAPER}
+    titles = {name: next(iter(some.values())).paper for name, some in PAPERS.items()} | {_DRLIM: DRLIM}
     paper, rest = pick(arguments, "paper", titles, titles.__getitem__, "cml reproduce")
     if paper == _DRLIM:
         _run_drlim(rest)
@@ -68,6 +67,9 @@ def run(arguments: Sequence[str]) -> None:
     about = f"{experiment.paper}: {name}. {experiment.prepare}. An option that you set holds for all methods."
     default = Reproduce(experiment.config, Path("runs") / paper / name)
     options = parse(Reproduce, rest, prog=prog, description=about, default=default)
+
+    from cml.papers.reproduce import REPRODUCTION, ReproduceOptions, reproduce  # which imports torch
+
     how = ReproduceOptions(options.seeds, options.dimensions, options.rows, options.bn_inception, options.small)
     out = options.out / "small" if options.small else options.out
     lacks_data = options.data is None and not options.small
@@ -88,11 +90,14 @@ def run(arguments: Sequence[str]) -> None:
 
 def _run_drlim(arguments: Sequence[str]) -> None:
     """Learn the maps, and print their table."""
-    from cml.papers.drlim import PAPER, DrlimOptions, reproduce_drlim
+    from cml.papers import DRLIM
 
     prog = f"cml reproduce {_DRLIM}"
     experiment, rest = pick(arguments, "experiment", ["digits"], lambda _: "digits of scikit-learn, no download", prog)
-    options = parse(ReproduceDrlim, rest, prog=f"{prog} {experiment}", description=f"{PAPER}. {ReproduceDrlim.__doc__}")
+    options = parse(ReproduceDrlim, rest, prog=f"{prog} {experiment}", description=f"{DRLIM}. {ReproduceDrlim.__doc__}")
+
+    from cml.papers.drlim import DrlimOptions, reproduce_drlim  # which imports torch
+
     how = DrlimOptions(options.steps, seeds=options.seeds)
     if options.small:
         how = DrlimOptions(steps=20, batch_size=64, seeds=2, items=60)

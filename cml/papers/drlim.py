@@ -17,6 +17,7 @@ from cml.array_types import Bools, Float64, Int64
 from cml.doors.fit import fit
 from cml.errors import UserError
 from cml.option_types import check_options
+from cml.papers import DRLIM
 from cml.retrieval import text_table
 from cml.retrieval.comparison import Interval, interval_text, over_seeds
 from cml.retrieval.metrics import MetricInfo
@@ -24,7 +25,6 @@ from cml.storage.atomic import atomic_file
 from cml.storage.json_file import write_json
 from cml.training.config import TrainConfig
 
-PAPER = "Dimensionality Reduction by Learning an Invariant Mapping, Hadsell, Chopra, LeCun, CVPR 2006"
 DIGITS = (4, 9)
 SHIFTS = (-2, -1, 0, 1, 2)  # pixels to the right; of 28 pixels the paper has 3 and 6
 NEIGHBORS = 5  # of the graph, as published
@@ -62,7 +62,7 @@ class DigitMaps:
     def notes(self) -> list[str]:
         """Sentences that say what the figures are."""
         return [
-            f"{PAPER}. It has maps and no numbers.",
+            f"{DRLIM}. It has maps and no numbers.",
             *(f"{name}: {text}." for name, text in MEASURES.items()),
             "All maps are of digits that were not trained on; 95 % intervals are over seeds, each with another split.",
             f"Digits {DIGITS[0]} and {DIGITS[1]} of scikit-learn, 8 x 8 pixels, in {len(SHIFTS)} shifts; the paper has "

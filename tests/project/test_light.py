@@ -29,6 +29,7 @@ FAILING = (  # errors of arguments, which need nothing that is heavy but the par
     ["compare", "value", "--data", "NOWHERE", "--out", "OUT"],
     ["demo", "--nothing"],
     ["explore", "NOWHERE"],
+    ["reproduce", "nothing"],
     ["search", "NOWHERE", "IMAGE"],
     ["embed", "NOWHERE", "--nothing"],
     ["embed", "NOWHERE", "--images", "NOWHERE", "--out", "OUT"],
