@@ -446,7 +446,7 @@ def test_the_command(people: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     np.testing.assert_array_equal(store.find(["three dogs", "two dogs"]), [1, 0])
     for wrong, message in (
         (["--images", people, "--data", people], "Give one of --images FOLDER, --data DATASET and --texts FILE"),
-        (["--images", tmp_path / "none"], "none is not a folder"),
+        (["--images", tmp_path / "none"], "none does not exist; give a folder of images"),
         (["--texts", people / "train" / "images" / "00000.png"], "is not UTF-8 text"),
         (["--images", people, "--backbone", "sentences/all-minilm-l6-v2"], "keypoints should be a text"),
         (["--images", people, "--backbone", "efficient-lite0"], "Unknown backbone"),
