@@ -22,6 +22,7 @@ from cml.command_line.shared_options import (
     check_source,
     show,
 )
+from cml.errors import UserError
 from cml.processes.cores import CORES
 from cml.storage.downloads import check_shared_run
 
@@ -69,12 +70,12 @@ def run(arguments: Sequence[str]) -> None:
     """Embed, and print what was written."""
     options = parse(Embed, arguments, prog="cml embed")
     check_shared_run(options.run)
+    _check_inputs(options)
     check_source(options.images)
     check_source(options.vectors)
     import cml
     from cml.data.image_list import ImageList
     from cml.doors.stored_items import list_from_store
-    from cml.errors import UserError
     from cml.models.forward_pass import ForwardPass
     from cml.searching.embed_folder import embed_folder
     from cml.storage.downloads import resolve_run
@@ -87,20 +88,10 @@ def run(arguments: Sequence[str]) -> None:
             write_parquet(folder)
         _show(folder, as_json=options.json)
         return
-    for name in ("field", "label"):
-        if getattr(options, name) is not None:
-            raise UserError(f"--{name} is an option of --shards: give these, or leave it out.")
-    given = [source for source in (options.images, options.vectors) if source is not None]
-    if len(given) != 1:
-        raise UserError(
-            "cml embed needs --images, --vectors or --shards, one of them. 'cml embed --help' lists all options."
-        )
-    if options.vectors is not None and options.vectors.suffix != ".npy":
-        raise UserError(
-            f"--vectors must be a .npy file. Got {options.vectors} instead. Folders and datasets go to --images."
-        )
+    source = options.vectors if options.images is None else options.images
+    assert source is not None  # as checked
     run = resolve_run(options.run)
-    model, images = cml.load(run, device=options.device), ImageList.open(given[0], options.splits)
+    model, images = cml.load(run, device=options.device), ImageList.open(source, options.splits)
     if options.dimension is not None:
         model = model.shorten(options.dimension)
     if options.ids is not None:
@@ -123,18 +114,35 @@ def run(arguments: Sequence[str]) -> None:
     _show(embedded, as_json=options.json)
 
 
+def _check_inputs(options: Embed) -> None:
+    """Refuse options that do not go together: one of three kinds of inputs is needed."""
+    unfit = {"images": None, "vectors": None, "ids": None, "features": None, "tsv": False}
+    if options.shards is not None:
+        for name, value in unfit.items():
+            if getattr(options, name) != value:
+                raise UserError(f"--shards does not go with --{name}: leave it out.")
+        return
+    for name in ("field", "label"):
+        if getattr(options, name) is not None:
+            raise UserError(f"--{name} is an option of --shards: give these, or leave it out.")
+    given = [source for source in (options.images, options.vectors) if source is not None]
+    if len(given) != 1:
+        raise UserError(
+            "cml embed needs --images, --vectors or --shards, one of them. 'cml embed --help' lists all options."
+        )
+    if options.vectors is not None and options.vectors.suffix != ".npy":
+        raise UserError(
+            f"--vectors must be a .npy file. Got {options.vectors} instead. Folders and datasets go to --images."
+        )
+
+
 def _embed_shards(options: Embed) -> "EmbeddingFolder":
     """Embed the items of tar files."""
     import cml
-    from cml.errors import UserError
     from cml.models.forward_pass import ForwardPass
     from cml.searching.embed_stream import embed_stream
     from cml.storage.downloads import resolve_run
 
-    unfit = {"images": None, "vectors": None, "ids": None, "features": None, "tsv": False}
-    for name, value in unfit.items():
-        if getattr(options, name) != value:
-            raise UserError(f"--shards does not go with --{name}: leave it out.")
     assert options.shards is not None
     run = resolve_run(options.run)
     model = cml.load(run, device=options.device)

@@ -296,7 +296,10 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: (np.save(path, np.zeros((9, 10))), path.write_bytes(path.read_bytes()[:300])),
         "new.npy cannot be read",
     ),
-    "nothing": (lambda path: None, "new.npy cannot be read: No such file or directory"),
+    "nothing": (
+        lambda path: None,
+        r"new.npy does not exist; give a folder of images, a prepared dataset, or a \.npy file",
+    ),
 }
 
 
@@ -389,7 +392,9 @@ def test_embedding_takes_images_or_vectors(run: Run, tmp_path: Path, capsys: pyt
     both = ["--images", str(run.dataset.folder), "--vectors", str(tmp_path / "new.npy")]
     for given in ([], both):
         assert main(["embed", str(run.folder), *given, "--out", str(tmp_path / "out")]) == 2
-        assert capsys.readouterr().err.startswith("error: cml embed needs --images or --vectors, one of the two.")
+        assert capsys.readouterr().err.startswith(
+            "error: cml embed needs --images, --vectors or --shards, one of them."
+        )
     assert main(["embed", str(run.folder), "--vectors", str(tmp_path / "new.npy")]) == 2
     assert capsys.readouterr().err.startswith("error: cml embed needs --out.")
 

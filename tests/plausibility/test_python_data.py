@@ -56,7 +56,7 @@ def test_a_model_refuses_streams_and_parts_too() -> None:
 
     model = cml.fit(ROWS, AGES, **OPTIONS)
     with pytest.raises(UserError, match="is read as a stream"):
-        model.embed(data.to_iterable_dataset())
+        model.evaluate(data.to_iterable_dataset())
     with pytest.raises(UserError, match=r"give one of them, as in data\['train'\]"):
         model.embed(datasets.DatasetDict({"train": data}))
 

@@ -95,7 +95,7 @@ def test_an_iterable_data_set_is_a_stream_by_itself_and_is_told_the_pass() -> No
     assert set(data.epochs) == {0, 1}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_data_set_divides_itself_into_shares(workers: int) -> None:
     options = {**FAST, "workers": workers}
     model = cml.fit(cml.LabelledStream(Pairs(), buffer=30, shares=3), **options)
@@ -303,7 +303,7 @@ def test_a_broken_image_is_named(at: int) -> None:
         cml.fit(cml.LabelledStream(decoded, buffer=16), **options)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_items_that_cannot_be_read_are_skipped_and_counted(workers: int, capsys: pytest.CaptureFixture[str]) -> None:
     bad = {5, 11, 40, 41, 57}
 
