@@ -19,17 +19,17 @@ from making.gradients import INK, PULL, PUSH, plain, save
 from making.records import Cells
 from making.result_tables import IMAGES, VECTORS, load_board
 
-METHODS = {
+METHODS = {  # the three answers first, then the other losses
     "log-ratio": "log-ratio",
+    "tune": "`tune`",
+    "regression": "regression",
+    "frozen": "untrained",
+    "rank-n-contrast": "Rank-N-Contrast",
+    "h-ap": "H-AP",
     "dense-triplet": "dense triplets",
     "binary-threshold": "triplets by a threshold",
-    "rank-n-contrast": "Rank-N-Contrast",
-    "cosent": "CoSENT",
-    "h-ap": "H-AP",
     "rkd-distance": "RKD",
-    "regression": "regression",
-    "tune": "`tune`",
-    "frozen": "untrained",
+    "cosent": "CoSENT",
 }
 RANKED = [method for method in METHODS if method != "regression"]  # those that are run on every set
 DRAWN_METHODS = {"log-ratio": ("o", PULL), "tune": ("D", "#5aa35a"), "regression": ("s", PUSH), "frozen": ("|", INK)}
