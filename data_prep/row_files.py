@@ -59,14 +59,14 @@ def suggest_mend(value: object, *, own: bool = True) -> str:
     if _GROUPED.fullmatch(text):
         whole, decimal = text.replace(",", ""), text.replace(",", ".", 1)
         if text.count(",") > 1:
-            return f"for {whole} give --thousands ," if own else f"write {whole}"
+            return f'for {whole} give --thousands ","' if own else f"write {whole}"
         if own:
-            return f"it may be {whole} or {decimal}: say which by --thousands , or --decimal ,"
+            return f'it may be {whole} or {decimal}: say which by --thousands "," or --decimal ","'
         return f"write {whole} or {decimal}, whichever it means"
     if _DECIMAL_COMMA.fullmatch(text):
-        return "for a decimal comma give --decimal ," if own else "write a point for the decimal comma"
+        return 'for a decimal comma give --decimal ","' if own else "write a point for the decimal comma"
     if _POINT_GROUPS.fullmatch(text):
-        return "for points between thousands give --decimal , --thousands ." if own else "leave the separators out"
+        return 'for points between thousands give --decimal "," --thousands "."' if own else "leave the separators out"
     if _SEXAGESIMAL.match(text):
         return "write degrees, minutes and seconds as one number of degrees, such as 48.5 for 48° 30 min"
     if _SEVERAL.fullmatch(text):

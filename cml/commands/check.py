@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cml import tasks
 from cml.command_line.parse_options import parse
@@ -13,9 +12,6 @@ from cml.command_line.shared_options import Dataset, show
 from cml.console.progress_bar import BAR_DELAY, ProgressBar
 from cml.errors import DataError, shorten_message
 from cml.plausibility.finding import Finding, Rule
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

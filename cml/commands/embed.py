@@ -27,6 +27,7 @@ from cml.processes.cores import CORES
 from cml.storage.downloads import check_shared_run
 
 if TYPE_CHECKING:
+    from cml.doors.model import Model
     from cml.searching.embedding_folder import EmbeddingFolder
 
 
@@ -74,44 +75,26 @@ def run(arguments: Sequence[str]) -> None:
     check_source(options.images)
     check_source(options.vectors)
     import cml
-    from cml.data.image_list import ImageList
-    from cml.doors.stored_items import list_from_store
     from cml.models.forward_pass import ForwardPass
-    from cml.searching.embed_folder import embed_folder
     from cml.storage.downloads import resolve_run
 
     if options.parquet:  # before anything is embedded: it may not be installed
         from cml.searching.parquet_file import write_parquet
-    if options.shards is not None:
-        folder = _embed_shards(options)
-        if options.parquet:
-            write_parquet(folder)
-        _show(folder, as_json=options.json)
-        return
-    source = options.vectors if options.images is None else options.images
-    assert source is not None  # as checked
     run = resolve_run(options.run)
-    model, images = cml.load(run, device=options.device), ImageList.open(source, options.splits)
+    model = cml.load(run, device=options.device)
     if options.dimension is not None:
         model = model.shorten(options.dimension)
-    if options.ids is not None:
-        images = images.with_ids(options.ids)
     with model.network.passing(ForwardPass(options.decode, options.precision, options.compile)):
-        if options.features is not None:
-            images = list_from_store(images, options.features, model, run)
-        embedded = embed_folder(
-            model.network,
-            images,
-            options.out,
-            run=str(run.absolute()),
-            batch_size=options.batch_size,
-            threads=options.threads,
-            skip_bad=options.skip_bad,
-            tsv=options.tsv,
-        )
+        embedded = (_embed_list if options.shards is None else _embed_shards)(options, model, run)
     if options.parquet:
         write_parquet(embedded)
-    _show(embedded, as_json=options.json)
+    items, dimension, skipped = (embedded.manifest[key] for key in ("items", "dimension", "skipped"))
+    note = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
+    show(
+        {"folder": str(embedded.folder), "items": items, "dimension": dimension, "skipped": skipped},
+        f"{embedded.folder}: embeddings, {items} x {dimension} float32{note}",
+        as_json=options.json,
+    )
 
 
 def _check_inputs(options: Embed) -> None:
@@ -136,37 +119,44 @@ def _check_inputs(options: Embed) -> None:
         )
 
 
-def _embed_shards(options: Embed) -> "EmbeddingFolder":
+def _embed_list(options: Embed, model: "Model", run: Path) -> "EmbeddingFolder":
+    """Embed images, vectors or texts that can be listed."""
+    from cml.data.image_list import ImageList
+    from cml.doors.stored_items import list_from_store
+    from cml.searching.embed_folder import embed_folder
+
+    source = options.vectors if options.images is None else options.images
+    assert source is not None  # as checked
+    images = ImageList.open(source, options.splits)
+    if options.ids is not None:
+        images = images.with_ids(options.ids)
+    if options.features is not None:
+        images = list_from_store(images, options.features, model, run)
+    return embed_folder(
+        model.network,
+        images,
+        options.out,
+        run=str(run.absolute()),
+        batch_size=options.batch_size,
+        threads=options.threads,
+        skip_bad=options.skip_bad,
+        tsv=options.tsv,
+    )
+
+
+def _embed_shards(options: Embed, model: "Model", run: Path) -> "EmbeddingFolder":
     """Embed the items of tar files."""
-    import cml
-    from cml.models.forward_pass import ForwardPass
     from cml.searching.embed_stream import embed_stream
-    from cml.storage.downloads import resolve_run
+    from cml.streams.labelled_stream import LabelledStream
 
     assert options.shards is not None
-    run = resolve_run(options.run)
-    model = cml.load(run, device=options.device)
-    if options.dimension is not None:
-        model = model.shorten(options.dimension)
-    with model.network.passing(ForwardPass(options.decode, options.precision, options.compile)):
-        return embed_stream(
-            model.network,
-            cml.LabelledStream(options.shards, skip_bad=options.skip_bad),
-            options.out,
-            run=str(run.absolute()),
-            field=options.field,
-            label=options.label,
-            batch_size=options.batch_size,
-            threads=options.threads,
-        )
-
-
-def _show(embedded: "EmbeddingFolder", *, as_json: bool) -> None:
-    """Print what was written."""
-    items, dimension, skipped = (embedded.manifest[key] for key in ("items", "dimension", "skipped"))
-    note = f", {skipped} skipped (skipped.jsonl)" if skipped else ""
-    show(
-        {"folder": str(embedded.folder), "items": items, "dimension": dimension, "skipped": skipped},
-        f"{embedded.folder}: embeddings, {items} x {dimension} float32{note}",
-        as_json=as_json,
+    return embed_stream(
+        model.network,
+        LabelledStream(options.shards, skip_bad=options.skip_bad),
+        options.out,
+        run=str(run.absolute()),
+        field=options.field,
+        label=options.label,
+        batch_size=options.batch_size,
+        threads=options.threads,
     )

@@ -17,7 +17,7 @@ from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS, NormalizedRow
 from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.near_copies import NearLists
-from cml.retrieval.near_in_order import MEND, name_copies_in_order
+from cml.retrieval.near_in_order import MEND, name_copies_by_features, name_copies_in_order
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
@@ -85,12 +85,17 @@ def evaluate_items(
         first = {name: both[0] for name, both in rows.items()}
         evaluation = with_judgements(evaluation, queries.distance, queries.labels, first, seed=options.seed)
     evaluation = with_verdict(evaluation, EMBEDDING, report.losses, own_rows=report.own_rows, advise=report.advise)
-    copies = "" if queries.groups is not None else _name_copies(rows, queries, gallery, report.places)
+    reference = report.rows.get(model.reference_name)
+    copies = "" if queries.groups is not None else _name_copies(rows, queries, gallery, report.places, reference)
     return evaluation.extend_verdict(copies, is_caution=True)
 
 
 def _name_copies(
-    rows: Mapping[str, Pair], queries: LabelledItems, gallery: LabelledItems | None, places: tuple[Int64, Int64] | None
+    rows: Mapping[str, Pair],
+    queries: LabelledItems,
+    gallery: LabelledItems | None,
+    places: tuple[Int64, Int64] | None,
+    reference: Pair | None,  # features that do not depend on labels, if there are any
 ) -> str:
     """A sentence of the verdict where most queries have near copies in the gallery; "" where they have none.
 
@@ -106,8 +111,12 @@ def _name_copies(
     if lists is not None and not (said or has_inputs):
         labels = (queries if gallery is None else gallery).labels
         said = lists.name_chance_behind_copies(queries.distance, queries.labels, labels, "groups=...")
-    found = "" if said else name_copies_in_order(queries.inputs, None if gallery is None else gallery.inputs, places)
-    return f"But {found}. {MEND}" if found else said
+    if said:
+        return said
+    found = name_copies_in_order(queries.inputs, None if gallery is None else gallery.inputs, places)
+    if reference is not None and not found:
+        found = name_copies_by_features(reference[0], None if gallery is None else reference[1], places)
+    return f"But {found}. {MEND}" if found else ""
 
 
 def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:

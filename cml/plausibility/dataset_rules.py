@@ -88,7 +88,7 @@ def find_thousands(
     if not isinstance(written, list) or not written:
         return []
     what = "all numbers are whole or have exactly three decimals, in a table of cells separated by semicolons"
-    mend = "If a point separates thousands, prepare the table with --decimal , --thousands ."
+    mend = 'If a point separates thousands, prepare the table with --decimal "," --thousands "."'
     return [Finding("thousands", what, mend, total, total, [str(text) for text in written[:4]])]
 
 

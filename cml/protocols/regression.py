@@ -102,7 +102,7 @@ class Regression(Protocol):
             "knn": jackknife(measure_neighbors, count, seed=self.seed),
             "probe": jackknife(measure_probe, count, seed=self.seed),
         }
-        who = "the gallery" if gallery is not None else "the other queries"
+        who = f"those of {len(gallery):,} other items" if gallery is not None else "the other queries"
         note = (
             f"Labels of {len(queries)} queries predicted from {who}: knn is the mean of {lists.k} neighbours, probe "
             f"a ridge regression on the embeddings. In {distance.unit}; 95 % intervals over "

@@ -79,17 +79,43 @@ def name_copies_in_order(
 
     A random part of many items is looked at: at most 5,000 rows, and 300 images.
     """
-    if gallery is not None and places is None:
-        return ""
     parts = [queries] if gallery is None else [queries, gallery]
-    order = np.arange(len(queries)) if gallery is None or places is None else np.argsort(np.concatenate(places))
-    drawn = np.random.default_rng(0).permutation(len(order))[: _most_read(queries)]
-    rows = order[np.sort(drawn)]
-    is_query = rows < len(queries)
-    if is_query.sum() < _FEWEST_QUERIES or (gallery is not None and is_query.all()):
+    rows = _draw_in_order(list(map(len, parts)), places, _most_read(queries))
+    if not len(rows):
         return ""
-    features = _read_features(parts, rows)
-    share = share_of_near_neighbors(features, None if gallery is None else is_query) if features.size else 0.0
+    return _name_share(_read_features(parts, rows), rows < len(queries), has_gallery=gallery is not None)
+
+
+def name_copies_by_features(
+    queries: Float32,  # (Q, F)
+    gallery: Float32 | None,  # (G, F); None where every query ranks all other queries
+    places: tuple[Int64, Int64] | None = None,  # as of ``name_copies_in_order``
+) -> str:  # likewise
+    """Say the same by features that do not depend on labels, in which alike photographs are nearer than in pixels."""
+    parts = [queries] if gallery is None else [queries, gallery]
+    rows = _draw_in_order(list(map(len, parts)), places, _MOST_ROWS)
+    features = np.concatenate([np.asarray(part, np.float32) for part in parts])[rows]
+    return _name_share(features, rows < len(queries), has_gallery=gallery is not None)
+
+
+def _draw_in_order(
+    counts: Sequence[int],  # of queries, and of gallery items if there are any
+    places: tuple[Int64, Int64] | None,
+    most: int,
+) -> Int64:  # (M,) rows of queries and then gallery items, in the order of the file; none where that is not known
+    """Draw the items that are looked at."""
+    if len(counts) > 1 and places is None:
+        return np.empty(0, np.int64)
+    order = np.arange(counts[0]) if len(counts) == 1 or places is None else np.argsort(np.concatenate(places))
+    drawn: Int64 = order[np.sort(np.random.default_rng(0).permutation(len(order))[:most])]
+    return drawn
+
+
+def _name_share(features: Float32, is_query: Bools, *, has_gallery: bool) -> str:
+    """The clause on items (M, F) in the order of the file, if most queries have their nearest one close by."""
+    if is_query.sum() < _FEWEST_QUERIES or (has_gallery and is_query.all()) or not features.size:
+        return ""
+    share = share_of_near_neighbors(features, is_query if has_gallery else None)
     if share < MUCH:
         return ""
     return (

@@ -10,6 +10,7 @@ from cml.retrieval.feature_forms import VECTOR_ROWS, find_best_form
 from cml.retrieval.item_influences import ItemInfluences
 from cml.retrieval.mean_interval import item_intervals
 from cml.retrieval.metric_result import GIVEN_GALLERY, MetricResult
+from cml.retrieval.metrics.metric import MetricInfo
 from cml.retrieval.reference_rows import RANDOM
 from cml.retrieval.results import Evaluation
 
@@ -59,7 +60,7 @@ def with_verdict(
         if other in left_out or other.startswith(f"{row}, "):  # cut to its first numbers
             continue
         gain, given = paired_gain(ours, metrics[name])
-        low, high = item_intervals(gain).tolist()
+        low, high = _gain_interval(gain, ours, metrics[name])
         over = "queries" if given else ours.over
         gains[other] = MetricResult(name, np.empty(0), float(gain.mean), low, high, 0, ours.info, over)
         against = f"{ours.mean:.3g} against {metrics[name].mean:.3g} in {name}"
@@ -133,6 +134,19 @@ def paired_gain(ours: MetricResult, theirs: MetricResult) -> tuple[ItemInfluence
     if gain is not None:
         return gain * sign, ""
     return ItemInfluences.of_queries((ours.per_query - theirs.per_query) * sign), GIVEN_GALLERY
+
+
+def _gain_interval(gain: ItemInfluences, ours: MetricResult, theirs: MetricResult) -> tuple[float, float]:
+    """The 95 % interval of a gain, without gains that no two values of the metric differ by.
+
+    A label distance has no largest value: the upper ends of the rows' own intervals stand for it.
+    """
+    info = ours.info
+    highest = info.highest if math.isfinite(info.highest) else max(ours.high, theirs.high)
+    reach = highest - info.lowest
+    bounds = MetricInfo(lowest=-reach, highest=reach) if math.isfinite(reach) else MetricInfo()
+    low, high = bounds.clip_intervals(gain.mean, item_intervals(gain)).tolist()
+    return low, high
 
 
 def describe_ceiling(evaluation: Evaluation, row: str) -> str:  # a sentence without its full stop

@@ -26,7 +26,7 @@ def test_a_model_is_measured_with_and_without_a_gallery(model: cml.Model) -> Non
     alone = model.measure("regression(k=3)", ROWS[160:], VALUES[160:])
     beside = model.measure(Regression(k=3), ROWS[160:], VALUES[160:], ROWS[:160], VALUES[:160])
     assert "from the other queries: knn is the mean of 3 neighbours" in alone.note
-    assert "from the gallery" in beside.note
+    assert "from those of 160 other items" in beside.note
     assert beside.figures["probe"]["spearman"].value > 0.8
     assert alone.figures != beside.figures
     classes = (VALUES[160:] > 0).astype(int)
@@ -68,7 +68,8 @@ def test_the_command_measures_the_queries_of_a_run(tmp_path: Path, capsys: pytes
     value, low, high = printed["figures"]["probe"]["mae"]
     assert 0 < low < value < high < 0.3
     opened = cml.open_run(run)
-    assert f"{len(opened.queries)} queries predicted from the gallery" in printed["note"]  # the training items
+    trained = len(opened.dataset.split("train"))
+    assert f"{len(opened.queries)} queries predicted from those of {trained} other items" in printed["note"]
     assert opened.measure(Regression(k=3)).to_json() == printed
     assert main(["evaluate", run, "--protocol", "verification"]) == 2
     assert "needs labels that are classes" in capsys.readouterr().err
