@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from cml.array_types import Float32
-from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
 from cml.errors import DataError, UserError
 from cml.models.embedding import EmbeddingModel
@@ -24,6 +23,7 @@ from cml.storage.regular_file import digest_file
 from cml.storage.resumable_output import resumable_output
 from cml.streams.labelled_stream import LabelledStream
 from cml.streams.read_inputs import StreamInputs, read_inputs
+from cml.streams.skipped_items import SkippedItems
 
 
 def embed_items(
@@ -39,13 +39,14 @@ def embed_items(
     """Embed the items of one pass over a stream, batch by batch."""
     size = check_batch_size(network.mean.device, batch_size, threads, on_gpu=64, on_cpu=16)
     parts = read_inputs(stream, network, size, threads=threads, field=field, label=label)
+    skipped = SkippedItems()
     with ProgressBar(desc=bar, unit="item", disable=not bar) as shown:
         for part in parts:
-            for fault in part.faults.values():
-                say(f"skipped: {fault}")
+            skipped.note(part.faults.values())
             empty = np.empty((0, network.config.dimension), np.float32)
             yield part, empty if part.inputs is None else network.embed(part.inputs, batch_size=size)
             shown.update(len(part.ids) + len(part.faults))
+    skipped.end_pass(1)
 
 
 def embed_stream(

@@ -1,6 +1,6 @@
 """Items of a stream that were left out because they cannot be read: how many there are, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from cml.console.messages import say_warning
 
@@ -17,7 +17,7 @@ class SkippedItems:
 
     def note(
         self,
-        faults: Sequence[str],  # of each item what is wrong with it
+        faults: Iterable[str],  # of each item what is wrong with it
     ) -> None:
         """Count items; the first ones are said with their reasons."""
         for fault in faults:

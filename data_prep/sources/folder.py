@@ -214,6 +214,8 @@ class Folder(LabelOptions):
             counts = " and ".join(f"{count} with {what}" for what, count in left_out.items())
             raise DataError(f"{self.labels} has no other rows than {counts}: name another --kind or --label-columns.")
         images = [row for row in rows if isinstance(row, Labelled)]
+        if self.labels is not None and len(images) == len(rows) and not left_out:
+            self._say_unlisted({row.name for row in images})
         if self.kind == "sequence":
             check_band(images, self.label_distance)
         if images:
@@ -240,6 +242,13 @@ class Folder(LabelOptions):
         }
         items = [self._item(row, roles[row.name], details) if isinstance(row, Labelled) else row for row in rows]
         return Content(items, details, texts)
+
+    def _say_unlisted(self, names: set[str]) -> None:
+        """Say how many images of the folder have no row."""
+        count = len({*list_images(self.images)} - names)
+        if count:
+            what = "1 image has no row in {} and is" if count == 1 else f"{count:,} images have no row in {{}} and are"
+            say(f"{self.images}: {what.format(self.labels)} left out.")
 
     @property
     def _kind(self) -> KindName:

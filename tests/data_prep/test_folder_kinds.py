@@ -430,3 +430,16 @@ def test_settings_of_numbers_that_do_not_fit(photos: Path, tmp_path: Path) -> No
     ):
         with pytest.raises(UserError, match=message):
             Folder(**settings, kind=kind, **changes).prepare(tmp_path / "set")  # type: ignore[arg-type]
+
+
+def test_images_without_a_row_are_counted(photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = list(map(name_of, range(COUNT)))
+    rows = "\n".join(f"{name},{number}" for number, name in enumerate(listed[:-2]))
+    (tmp_path / "labels.csv").write_text(f"file_name,age\n{rows}\n")
+    settings = {"images": photos, "labels": tmp_path / "labels.csv", "label_columns": ("age",)}
+    cml.prepare("folder", tmp_path / "few", **settings)
+    said = f"2 images have no row in {tmp_path / 'labels.csv'} and are left out."
+    assert said in capsys.readouterr().err
+    (tmp_path / "labels.csv").write_text(f"file_name,age\n{rows}\n{listed[-2]},1\n{listed[-1]},2\n")
+    cml.prepare("folder", tmp_path / "all", **settings)
+    assert "have no row" not in capsys.readouterr().err
