@@ -81,7 +81,7 @@ def name_copies_in_order(
     """
     parts = [queries] if gallery is None else [queries, gallery]
     rows = _draw_in_order(list(map(len, parts)), places, _most_read(queries))
-    if not len(rows):
+    if not len(rows):  # before anything is read
         return ""
     return _name_share(_read_features(parts, rows), rows < len(queries), has_gallery=gallery is not None)
 
@@ -94,28 +94,35 @@ def name_copies_by_features(
     """Say the same by features that do not depend on labels, in which alike photographs are nearer than in pixels."""
     parts = [queries] if gallery is None else [queries, gallery]
     rows = _draw_in_order(list(map(len, parts)), places, _MOST_ROWS)
-    features = np.concatenate([np.asarray(part, np.float32) for part in parts])[rows]
-    return _name_share(features, rows < len(queries), has_gallery=gallery is not None)
+    if not len(rows):
+        return ""
+    is_query = rows < len(queries)
+    features = np.empty((len(rows), queries.shape[1]), np.float32)
+    features[is_query] = queries[rows[is_query]]
+    if gallery is not None:
+        features[~is_query] = gallery[rows[~is_query] - len(queries)]
+    return _name_share(features, is_query, has_gallery=gallery is not None)
 
 
 def _draw_in_order(
     counts: Sequence[int],  # of queries, and of gallery items if there are any
     places: tuple[Int64, Int64] | None,
     most: int,
-) -> Int64:  # (M,) rows of queries and then gallery items, in the order of the file; none where that is not known
+) -> Int64:  # (M,) rows of queries and then gallery items, in the order of the file; none where nothing tells
     """Draw the items that are looked at."""
+    nothing: Int64 = np.empty(0, np.int64)
     if len(counts) > 1 and places is None:
-        return np.empty(0, np.int64)
+        return nothing
     order = np.arange(counts[0]) if len(counts) == 1 or places is None else np.argsort(np.concatenate(places))
     drawn: Int64 = order[np.sort(np.random.default_rng(0).permutation(len(order))[:most])]
-    return drawn
+    queries = int((drawn < counts[0]).sum())
+    has_both = len(counts) == 1 or queries < len(drawn)
+    return drawn if queries >= _FEWEST_QUERIES and has_both else nothing
 
 
 def _name_share(features: Float32, is_query: Bools, *, has_gallery: bool) -> str:
     """The clause on items (M, F) in the order of the file, if most queries have their nearest one close by."""
-    if is_query.sum() < _FEWEST_QUERIES or (has_gallery and is_query.all()) or not features.size:
-        return ""
-    share = share_of_near_neighbors(features, is_query if has_gallery else None)
+    share = share_of_near_neighbors(features, is_query if has_gallery else None) if features.size else 0.0
     if share < MUCH:
         return ""
     return (
