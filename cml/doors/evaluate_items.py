@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from cml.array_types import Int64
 from cml.errors import UserError
 from cml.items import LabelledItems
@@ -14,7 +16,7 @@ from cml.retrieval.embedding_ranker import Rows
 from cml.retrieval.embeddings import EMBEDDING, cut_row, evaluate_by_label_kind
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
-from cml.retrieval.item_units import groups_of_new_classes
+from cml.retrieval.item_units import groups_hold_classes, groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
 from cml.retrieval.near_copies import NearLists
 from cml.retrieval.near_in_order import MEND, name_copies_by_features, name_copies_in_order
@@ -74,7 +76,7 @@ def evaluate_items(
         same_items=same_items,
         oracle=report.references,
         ranks=report.ranks,
-        other_groups=queries.groups is not None,
+        other_groups=_have_others(queries, ranked),
         **_groups(queries, ranked, report.trained_classes),
     )
     if report.reported is not None:
@@ -129,9 +131,34 @@ def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str
     return groups_of_new_classes(trained, names(queries.labels), names(ranked.labels))
 
 
+def _have_others(queries: LabelledItems, ranked: LabelledItems) -> bool:
+    """Whether queries rank the items of other groups alone: not where groups are classes, which are in one group."""
+    if queries.groups is None:
+        return False
+    sides = (queries,) if ranked.groups is None else (queries, ranked)
+    names = [side.distance.class_names(side.labels) for side in sides]
+    if any(of_side is None for of_side in names):
+        return True
+    groups = np.concatenate([side.groups for side in sides if side.groups is not None])
+    return not groups_hold_classes(groups, np.concatenate([of_side for of_side in names if of_side is not None]))
+
+
 def own_rows(selection: Selection | None) -> tuple[str, ...]:
     """The references that a model is itself, where a learner chose one of them."""
     return () if selection is None else selection.own_rows()
+
+
+def describe_selection(
+    selection: Selection | None,
+    trained: Sequence[str] | None,  # the classes of the training items; None if labels are not classes, or not known
+    queries: LabelledItems,
+) -> str:
+    """What the verdict says of a learner's choice: which reference the model is, or why the choice may mislead."""
+    if selection is None:
+        return ""
+    names = queries.distance.class_names(queries.labels)
+    are_new = trained is not None and names is not None and set(trained).isdisjoint(names.tolist())
+    return selection.describe_reference() or (selection.describe_new_classes() if are_new else "")
 
 
 def _cut(pair: Pair, dimensions: Sequence[int]) -> dict[str, Pair]:

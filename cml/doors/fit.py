@@ -126,8 +126,8 @@ def fit(
         features: Names of the columns of vectors: a list, a pattern such as ``emb_*``, a prefix, or the name of one
             column of lists; or the name of the field of inputs.
         label: Name of the column or field of labels.
-        groups: A name or number for each input, such as its subject: validation holds out whole groups. With grades,
-            for each query.
+        groups: A name or number for each input, such as its subject, or its class if the test has new classes:
+            validation and ``tune`` hold out whole groups. With grades, for each query.
         input_kind: The kind of the inputs, "images", "vectors" or "tensors"; None to recognise it.
         collate: A function that joins a list of inputs (graphs, sequences, texts) to the backbone's input, with one row
             for each of them: a tensor, a tuple or dict of tensors, or an object with a method ``to(device)``.

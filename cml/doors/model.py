@@ -15,7 +15,7 @@ from cml.checks.advice import advise, render_call
 from cml.data.image_sources import number_both_groups
 from cml.doors import model_checks, model_explorer, model_streams
 from cml.doors.both_sides import BothSides, check_both_groups, read_excluded
-from cml.doors.evaluate_items import Report, compute_vector_forms, evaluate_items, own_rows
+from cml.doors.evaluate_items import Report, compute_vector_forms, describe_selection, evaluate_items, own_rows
 from cml.doors.trained_model import TrainedModel, extract_features
 from cml.errors import UserError
 from cml.export.sentence_folder import write_sentence_folder
@@ -222,9 +222,9 @@ class Model(TrainedModel):
         if queries.distance is self.label_distance:
             report = replace(report, advise=self._advise)
         evaluation = evaluate_items(self, queries, ranked, options, report)
-        if self.tuning is None:
-            return evaluation
-        return evaluation.extend_verdict(self.tuning.describe_reference(), is_caution=True)
+        return evaluation.extend_verdict(
+            describe_selection(self.tuning, self._trained_classes(queries), queries), is_caution=True
+        )
 
     def measure(
         self,
@@ -459,6 +459,13 @@ class Model(TrainedModel):
             predicted = predict(vectors[0])
             rows[name] = predicted, predicted if gallery is None else predict(vectors[1])
         return rows
+
+    def _trained_classes(self, queries: LabelledItems) -> list[str] | None:
+        """The classes of the training items; None if labels are not classes, or the items are not here any more."""
+        if self._references is None or queries.distance is not self.label_distance:
+            return None
+        names = self.label_distance.class_names(self._references.labels)
+        return None if names is None else names.tolist()
 
     def _advise(self, standing: Standing) -> list[str]:
         """The sentences of a verdict that say what would help a model of vectors that still has its training items."""

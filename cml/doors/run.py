@@ -15,7 +15,7 @@ from cml.data.image_list import ImageList
 from cml.distances import LabelDistance
 from cml.doors import run_checks, run_explorer
 from cml.doors.dataset_report import describe_held_out, published_recall_ks, published_recall_within, with_ceiling
-from cml.doors.evaluate_items import Report, evaluate_items, own_rows
+from cml.doors.evaluate_items import Report, describe_selection, evaluate_items, own_rows
 from cml.doors.judged_report import PAIRS, find_label_signals, with_pairs
 from cml.doors.learners import learner_class
 from cml.doors.retrieved import write_retrieval_report
@@ -95,6 +95,7 @@ class Run(TrainedRun):
         judged = Path(pairs or own_pairs) if pairs is not None or own_pairs.is_file() else None
         log = self.folder / METRICS
         records = read_metrics(log) if log.exists() else []  # a shared model has none
+        trained = self._trained_classes()
         report = Report(
             self.frozen | self.ridge if references else {},
             references=references,
@@ -106,15 +107,13 @@ class Run(TrainedRun):
             advise=self._advise if self._is_first else None,
             judge=None if judged is None else lambda found, rows: with_pairs(found, self, rows, judged, options.seed),
             ranks=self.ranks,
-            trained_classes=self._trained_classes(),
+            trained_classes=trained,
             places=self.dataset.places_of_test_items,
         )
         gallery = None if self.gallery is self.queries else self.gallery
         evaluation = evaluate_items(self, self.queries, gallery, options, report)
         evaluation = with_ceiling(evaluation.extend_verdict(describe_held_out(self.dataset.info)), self.dataset.info)
-        evaluation = evaluation.extend_verdict(
-            "" if selection is None else selection.describe_reference(), is_caution=True
-        )
+        evaluation = evaluation.extend_verdict(describe_selection(selection, trained, self.queries), is_caution=True)
         if self._is_first:
             main = main_metric(list(evaluation.rows[EMBEDDING]))
             write_json(self.folder / EVALUATION, evaluation.to_json(per_query=[main]))  # which comparisons pair

@@ -37,6 +37,7 @@ from cml.models.embedding import EmbeddingModel
 from cml.models.weights import name_frozen
 from cml.processes.ranks import Ranks
 from cml.retrieval.feature_forms import STANDARDISED
+from cml.retrieval.item_units import groups_hold_classes
 from cml.retrieval.label_regression import fit_label_regression
 from cml.task import ReportedUnit, Task
 from cml.training.saved_model import RunConfig, explain_missing_plugins, kept_models, load_model
@@ -156,7 +157,11 @@ class TrainedRun:
             return None
         if len({*gallery}) == 1 and {*gallery} <= {*query}:  # which leaves nothing to rank
             return None
-        return number_both_groups(query, len(query), gallery, len(gallery))
+        numbers = number_both_groups(query, len(query), gallery, len(gallery))
+        labels = [label for role in ("query", "gallery") for label in self.dataset.split(role).labels]
+        if groups_hold_classes(np.concatenate(numbers), self.distance.class_names(self.distance.encode(labels))):
+            return None  # of classes, which queries are to find
+        return numbers
 
     @property
     def query_labels(self) -> Labels:

@@ -90,6 +90,20 @@ def groups_of_new_classes(
     return {"groups": queries.tolist(), "gallery_groups": gallery.tolist()}
 
 
+def groups_hold_classes(
+    groups: Int64,  # (N,) numbers of groups
+    names: NDArray[np.str_] | None,  # (N,) classes; None if labels are not classes
+) -> bool:
+    """Whether all items of a class are in one group, as where the class is the group.
+
+    Such groups say that classes are new to a model. An item finds its own class in its own group alone.
+    """
+    if names is None:
+        return False
+    group_of: dict[str, int] = {}
+    return all(group_of.setdefault(name, group) == group for name, group in zip(names, groups.tolist(), strict=True))
+
+
 def _number(names: Sequence[Any]) -> Int64:
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return np.array([numbers[name] for name in names], np.int64)

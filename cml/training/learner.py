@@ -53,6 +53,10 @@ class Selection(Protocol):
         """A sentence of an evaluation's verdict, where the model is one of its references; or ""."""
         ...
 
+    def describe_new_classes(self) -> str:
+        """A sentence of an evaluation's verdict on classes that are new, if the choice was made on others; or ""."""
+        ...
+
     def save(self, folder: Path) -> None:
         """Write the selection into a run folder."""
         ...

@@ -33,7 +33,7 @@ from cml.tuning.candidates import frozen_maps
 from cml.tuning.heads import STOPS
 from cml.tuning.networks import at_size_of, fit_network, network_candidates, score_networks
 from cml.tuning.scores import TUNE_FITS, make_split_score, mean_score
-from cml.tuning.splits import SPLITS, make_splits, measure_gain
+from cml.tuning.splits import SPLITS, make_splits, measure_gain, share_held_out
 from cml.tuning.tune import TUNING, Tuning, check_tuned_labels, tune
 
 # of label distances that all heads take together; more of so few items that a matrix has fewer distances anyway
@@ -162,7 +162,8 @@ def _tune_networks(
     items: LabelledItems, features: Float32, config: TrainConfig, tuning: Tuning, deadline: float, out: Path | None
 ) -> tuple[Tuning, Learned | None]:
     """Try whole networks beside the head that was chosen."""
-    splits, kind = make_splits(features, items.groups, seed=config.seed)
+    classes = items.distance.class_names(items.labels)
+    splits, kind = make_splits(features, items.groups, classes, seed=config.seed)
     splits = splits[:SPLITS]  # more would leave each network less time
     candidates = network_candidates(config, items.inputs.form.channels)
     tried = score_networks(items, splits, kind, candidates, deadline=deadline, folder=out)
@@ -174,7 +175,7 @@ def _tune_networks(
     for others, held_out in splits:
         score = make_split_score(held_out, items.labels, items.distance, kind, items.groups)
         frozen.append(score.score_map(frozen_maps(features[others])[tuning.frozen], features))
-    gain = measure_gain(tried.scores[tried.best], frozen)
+    gain = measure_gain(tried.scores[tried.best], frozen, held_out=share_held_out(splits, kind))
     # both are gains over the same features, for heads may have been scored on more splits
     if not gain.is_clear or (gain.mean <= tuning.gain and not tuning.keeps_features):
         return tuning, None

@@ -144,7 +144,7 @@ def make_split_score(
     most = _MOST_LINKED if distance.is_partial else _MOST_SCORED
     items = np.sort(np.random.default_rng(0).permutation(held_out)[:most])
     near = near_in_order(items, len(labels)) if kind == "blocks" else None
-    if groups is not None:
+    if groups is not None and kind != "classes":  # which are to be found
         near = _same_group(groups[items])
     score = _make_score(labels[items], distance, near)
     if not score.tells and distance.is_partial:
@@ -154,6 +154,7 @@ def make_split_score(
         )
     if not score.tells:
         mend = {
+            "classes": "Leave 'groups' out (of a dataset: group_column=none).",
             "groups": "Make the groups smaller, or leave 'groups' out (of a dataset: group_column=none).",
             "blocks": "Shuffle the items, or give 'groups'.",
             "random": "Give more items with other labels.",

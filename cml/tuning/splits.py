@@ -1,37 +1,45 @@
 """Splits of items into those that heads are trained on and those that choose among them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.array_types import Float32, Float64, Int64
 from cml.errors import UserError
+from cml.retrieval.item_units import groups_hold_classes
 from cml.retrieval.near_in_order import MUCH, share_of_near_neighbors
 
 Split = tuple[Int64, Int64]  # the items to train on, and those held out
-SplitKind = Literal["groups", "blocks", "random"]  # what is held out: whole groups, blocks of the order, or any items
+# what is held out: whole groups, of which each may hold all of its classes, blocks of the order, or any items
+SplitKind = Literal["groups", "classes", "blocks", "random"]
 
 SPLITS, MOST_SPLITS = 4, 12
 TOLD_BY = 200  # held-out items of all splits together, which few items reach by more splits
 HELD_OUT = 0.2  # of the items, in each split
 FEWEST_HELD_OUT, FEWEST_TRAINED = 6, 16
+FEWEST_CLASSES = 2  # on either side of a split: items of one class are all equally far from each other
+_TRIES = 100  # draws of whole classes, of which few may have to be drawn again to be others
 
 
 def make_splits(
     features: Float32,  # (N, F)
     groups: Int64 | None = None,  # (N,) numbers of groups; None for none
+    classes: NDArray[np.str_] | None = None,  # (N,) names of classes; None if labels are not classes
     *,
     seed: int = 0,
 ) -> tuple[list[Split], SplitKind]:
     """Make splits, each of which holds out a fifth of the items: four, or more random ones of few items.
 
-    Whole groups are held out where there are groups. Without, neighbours in the order of the file may be almost the
-    same item, as the frames of a film are; then each split holds out one block of that order. Otherwise the items are
-    drawn at random, see ``count_splits``.
+    Whole groups are held out where there are groups, two or more where these are classes. Without, neighbours in the
+    order of the file may be almost the same item, as the frames of a film are; then each split holds out one block of
+    that order. Otherwise the items are drawn at random, see ``count_splits``.
     """
     count = len(features)
+    if groups is not None and groups_hold_classes(groups, classes):
+        return list(_split_classes(groups, seed)), "classes"
     if groups is not None:
         splits = [_split_groups(groups, np.random.default_rng([seed, number])) for number in range(SPLITS)]
         return splits, "groups"
@@ -56,16 +64,40 @@ def count_splits(count: int) -> int:  # four, or as many splits as hold out 200 
     return min(MOST_SPLITS, max(SPLITS, math.ceil(TOLD_BY / (HELD_OUT * count))))
 
 
-def _split_groups(groups: Int64, generator: np.random.Generator) -> Split:
+def _split_classes(groups: Int64, seed: int) -> Iterator[Split]:
+    """Yield splits that hold out other classes, as far as there are others; of few classes more than a fifth."""
+    count = len(np.unique(groups))
+    if count < 2 * FEWEST_CLASSES:
+        raise UserError(
+            f"'groups' are the classes here: 'tune' holds out at least {FEWEST_CLASSES} of them and trains on "
+            f"{FEWEST_CLASSES} others. Got {count}. Leave 'groups' out (of a dataset: group_column=none)."
+        )
+    seen, repeated = set[bytes](), list[Split]()
+    for number in range(_TRIES):
+        split = _split_groups(groups, np.random.default_rng([seed, number]), fewest=FEWEST_CLASSES)
+        if split[1].tobytes() in seen:
+            repeated.append(split)
+            continue
+        seen.add(split[1].tobytes())
+        yield split
+        if len(seen) == SPLITS:
+            return
+    yield from repeated[: SPLITS - len(seen)]
+
+
+def _split_groups(groups: Int64, generator: np.random.Generator, fewest: int = 0) -> Split:
     """Hold out whole groups in random order, each that brings the held-out items nearer to a fifth of all.
 
     So a group of half of the items stays among those that are trained on, as long as others are there to hold out.
+    With ``fewest``, so many groups are on either side of the split in any case.
     """
     names, numbers = np.unique(groups, return_inverse=True)
     sizes, wanted = np.bincount(numbers), HELD_OUT * len(groups)
     held, is_chosen = 0, np.zeros(len(names), bool)
-    for group in generator.permutation(len(names)).tolist():
-        if abs(held + sizes[group] - wanted) < abs(held - wanted):
+    for place, group in enumerate(generator.permutation(len(names)).tolist()):
+        if is_chosen.sum() == len(names) - fewest:
+            break
+        if place < fewest or abs(held + sizes[group] - wanted) < abs(held - wanted):
             held += sizes[group]
             is_chosen[group] = True
     for group in np.argsort(sizes, kind="stable").tolist():  # where all groups are large
@@ -85,6 +117,13 @@ def _split_groups(groups: Int64, generator: np.random.Generator) -> Split:
 
 def _without(held_out: Int64, count: int) -> Split:
     return np.setdiff1d(np.arange(count), held_out), held_out
+
+
+def share_held_out(splits: Sequence[Split], kind: SplitKind) -> float:
+    """The share of the items that splits hold out: a fifth, or more of few classes."""
+    if kind != "classes":
+        return HELD_OUT
+    return float(np.mean([len(held_out) / (len(held_out) + len(trained)) for trained, held_out in splits]))
 
 
 LEAST_GAIN = 1.5  # in standard errors
@@ -107,6 +146,7 @@ def measure_gain(
     others: Sequence[Float64],
     *,
     counted: int | None = None,  # the error is that of so many splits at most; None counts all
+    held_out: float = HELD_OUT,  # share of the items that a split holds out
 ) -> Gain:
     """Measure by how much an embedding scores better than another one.
 
@@ -121,5 +161,5 @@ def measure_gain(
     of_items = np.mean([gain.var(ddof=1) / len(gain) for gain in gains])
     variance = (means.var(ddof=1) + of_items) / 2
     count = len(gains) if counted is None else min(counted, len(gains))
-    error = np.sqrt(variance * (1 / count + HELD_OUT / (1 - HELD_OUT)))
+    error = np.sqrt(variance * (1 / count + held_out / (1 - held_out)))
     return Gain(float(means.mean()), float(error))

@@ -8,6 +8,7 @@ known pairs and are scored by them, and there is no ridge regression.
 """
 
 import contextlib
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from cml.training.linear_map import JoinedMaps, LinearMap, average_maps
 from cml.tuning.candidates import FROZEN, RIDGE, fit_candidates, frozen_maps
 from cml.tuning.heads import LOSSES, RATES, check_tuned_losses
 from cml.tuning.scores import FirstItemsScore, SplitScore, fit_once, make_split_score, mean_score
-from cml.tuning.splits import LEAST_GAIN, SPLITS, Gain, Split, SplitKind, make_splits, measure_gain
+from cml.tuning.splits import LEAST_GAIN, SPLITS, Gain, Split, SplitKind, make_splits, measure_gain, share_held_out
 
 TUNING = "tuning.json"  # of a run folder
 FEWEST_ITEMS = 30
@@ -48,7 +49,7 @@ class Tuning:
     score: float  # that of what was tried
     gain: float  # by how much it is better than the frozen features
     error: float  # the standard error of the gain, which takes into account that splits share items
-    splits: str  # how the splits were made: "groups", "blocks" or "random"
+    splits: str  # how the splits were made: "groups", "classes", "blocks" or "random"
     # the mean score on four splits of each whole network that was tried
     networks: Mapping[str, float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()  # names of whole networks for which the time was too short
@@ -76,6 +77,15 @@ class Tuning:
             return f"The model is the {self.frozen}: tune kept them, and nothing was trained."
         return "The model is a ridge regression: of what tune compared, nothing scored higher." if self.is_ridge else ""
 
+    def describe_new_classes(self) -> str:
+        """Say that held-out items were of classes that were trained on; "" if whole groups were held out."""
+        if self.keeps_features or self.splits in ("groups", "classes"):
+            return ""
+        return (
+            "No class of the queries was trained on, but tune chose by held-out items of classes that were: tune with "
+            "the class as the group, which holds out whole classes (groups=labels; of a dataset, group_column=class)."
+        )
+
     def save(self, folder: Path) -> None:
         """Write what was chosen and by which scores to tuning.json of a run folder, also in words."""
         write_json(folder / TUNING, {**asdict(self), "lines": self.lines()})
@@ -93,6 +103,7 @@ class Tuning:
         """Say what was chosen, by how much and how sure."""
         held_out = {
             "groups": "whole groups",
+            "classes": "whole classes",
             "blocks": "blocks of consecutive items, because neighbours in the file are alike",
             "random": "items at random",
         }[self.splits]
@@ -135,7 +146,7 @@ def tune(
     check_tuned_labels(labels, distance, seed)
     if len(labels) < FEWEST_ITEMS:
         raise UserError(_explain_few(features, labels, distance))
-    splits, kind = make_splits(features, groups, seed=seed)
+    splits, kind = make_splits(features, groups, distance.class_names(labels), seed=seed)
     total = len(splits) + 1
     with ProgressBar(total=total, desc=bar, unit="fit", delay=BAR_DELAY, leave=False, disable=not bar) as shown:
 
@@ -154,7 +165,8 @@ def tune(
         def choose(targets: Labels, title: str) -> _Choice:
             scores = _make_scores(splits, targets, distance, kind, groups)
             fitted = [fit(f"{title}{number}", splits[number][0], targets, seed + number) for number in scores]
-            return _choose(fitted, features, [splits[number] for number in scores], list(scores.values()), dimension)
+            some, share = [splits[number] for number in scores], share_held_out(splits, kind)
+            return _choose(fitted, features, some, list(scores.values()), dimension, share)
 
         choice = choose(labels, "split-")
         kept = choice.tried if choice.gain.is_clear else (choice.frozen,)
@@ -205,6 +217,7 @@ def _choose(
     splits: Sequence[Split],
     split_scores: Sequence[SplitScore],
     dimension: int,
+    held_out: float,  # share of the items that a split holds out
 ) -> _Choice:
     """Compare the candidates that were fitted on each split."""
     names = [name for name in fitted[0] if all(name in candidates for candidates in fitted)]
@@ -216,16 +229,17 @@ def _choose(
     frozen = max(FROZEN, key=scores.__getitem__)
     ranked = sorted(scores, key=scores.__getitem__, reverse=True)
     best_alone = item_scores[ranked[0]]
+    measure = functools.partial(measure_gain, held_out=held_out)
     # Few items hardly tell candidates apart, and the average of many is safer than the luckiest. More splits would
     # leave fewer to average, although heads vary as much as before with what they are trained on: so four count.
-    tried = tuple(name for name in ranked if not measure_gain(best_alone, item_scores[name], counted=SPLITS).is_clear)
+    tried = tuple(name for name in ranked if not measure(best_alone, item_scores[name], counted=SPLITS).is_clear)
     tried_scores = [
         score.score_map(average_maps([maps[name] for name in tried], features[trained], dimension), features)
         for maps, (trained, _), score in zip(fitted, splits, split_scores, strict=True)
     ]
-    if measure_gain(best_alone, tried_scores, counted=SPLITS).is_clear:
+    if measure(best_alone, tried_scores, counted=SPLITS).is_clear:
         tried, tried_scores = tried[:1], best_alone
-    gain = measure_gain(tried_scores, item_scores[frozen])
+    gain = measure(tried_scores, item_scores[frozen])
     return _Choice(frozen, tried, scores, mean_score(tried_scores), gain, len(splits))
 
 

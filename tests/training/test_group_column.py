@@ -107,9 +107,9 @@ def test_tune_holds_out_whole_groups(
     monkeypatch.setattr(heads, "STOPS", (2,))
     seen: list[Any] = []
 
-    def note_splits(features: Any, groups: Any = None, **named: Any) -> Any:  # noqa: ANN401 - passed on
+    def note_splits(features: Any, groups: Any = None, *others: Any, **named: Any) -> Any:  # noqa: ANN401 - passed on
         seen.append(groups)
-        return make_splits(features, groups, **named)
+        return make_splits(features, groups, *others, **named)
 
     monkeypatch.setattr("cml.tuning.tune.make_splits", note_splits)
     data = ["--data", str(dataset.folder), "--out", str(tmp_path / "run")]

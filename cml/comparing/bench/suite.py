@@ -32,6 +32,8 @@ class SetSpec:
     # whether training and test items are whole groups too: of so many classes or places, single items would hardly
     # ever have another one of theirs
     whole: bool = False
+    # whether no class of the test is one of the training: ``tune`` then holds out whole classes
+    new_classes: bool = False
     variable: str = ""  # environment variable with the folder of the raw files, where they are the user's own
     files: Mapping[str, str] = field(default_factory=lambda: {"source": ""})  # setting of the source to its path there
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the source, beside
@@ -69,7 +71,7 @@ def _vectors(source: str, kind: str, **fields: Any) -> SetSpec:  # noqa: ANN401 
 
 _MPII_POSES, _CITIES = "mpii_human_pose_v1_u12_1.mat", ("amsterdam", "boston", "cph", "sf")
 SETS: dict[str, SetSpec] = {  # own sets are added to it
-    "digits": SetSpec("digits", "classes"),
+    "digits": SetSpec("digits", "classes", new_classes=True),
     "elpv": SetSpec("elpv", "probability"),
     "earth": SetSpec("earth", "places", group="region"),
     "steering": SetSpec("donkeycar", "angles", variable="CML_TUB"),
@@ -83,10 +85,10 @@ SETS: dict[str, SetSpec] = {  # own sets are added to it
     "coco": _download("coco_captions", "captions", "COCO", files={"source": "", "karpathy": "dataset_coco.json"}),
     "agedb": _download("agedb", "ages", "AGEDB"),
     "msls": _download("msls", "views", "MSLS", group="value", cell=0.002, whole=True, settings={"cities": _CITIES}),
-    "cub": _download("cub", "classes", "CUB"),
-    "cars": _download("cars", "classes", "CARS"),
-    "sop": _download("sop", "classes", "SOP", group="class", whole=True),
-    "in-shop": _download("in_shop", "classes", "IN_SHOP", group="class", whole=True),
+    "cub": _download("cub", "classes", "CUB", new_classes=True),
+    "cars": _download("cars", "classes", "CARS", new_classes=True),
+    "sop": _download("sop", "classes", "SOP", group="class", whole=True, new_classes=True),
+    "in-shop": _download("in_shop", "classes", "IN_SHOP", group="class", whole=True, new_classes=True),
     "diabetes": _vectors("diabetes", "progression"),
     "melting-points": _vectors("molecules(count={count})", "melting points", group="scaffold"),
     "structure": _vectors("molecules(count={count}, label=structure)", "substructures", group="scaffold"),

@@ -108,7 +108,8 @@ def _tune(features: Float32, data: BenchSet, config: TrainConfig) -> Callable[[F
     from cml.tuning.tune import tune
 
     order = np.argsort(data.train.item_ids)  # the suite shuffles items, but neighbours in a film have to stay together
-    groups = np.unique(data.train.groups, return_inverse=True)[1][order] if data.train.groups else None
+    names = data.distance.class_names(data.train.labels) if data.spec.new_classes else data.train.groups
+    groups = None if names is None or not len(names) else np.unique(names, return_inverse=True)[1][order]
     chosen, _ = tune(features[order], data.train.labels[order], data.distance, config.dimension, groups=groups)
     return chosen.embed
 
