@@ -90,7 +90,7 @@ class ListedSource(DatasetSource):
 
     def _item(self, folder: Path, line: Listed, seen: dict[str, str]) -> Item:
         path = file_inside(folder, line.name, line.where)
-        note_unique(seen, str(path), line.where, repr(line.name), "an image has one line")
+        note_unique(seen, str(path), line.where, repr(line.name), "each image must have one line")
         return Item(line.name, line.role, self._picture(path, line), line.label, extra=line.extra, where=line.where)
 
     def _picture(self, path: Path, line: Listed) -> Picture:

@@ -244,7 +244,7 @@ def _csv(file: Iterator[str], path: Path, quote: Quote) -> Iterator[tuple[int, R
         first = next(file, "")
     delimiter = find_delimiter(first)
     if delimiter != ",":
-        say(f"{path} is read as cells separated by {_DELIMITERS[delimiter]}.")
+        say(f"{path} is read with cells separated by {_DELIMITERS[delimiter]}.")
     marks: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quote == "none" else {"quotechar": quote, "strict": True}
     reader, spanning = csv.reader(itertools.chain([first], file), delimiter=delimiter, **marks), list[int]()
     try:

@@ -1,13 +1,12 @@
 """Shrinking photographs, and scaling their depth, once, when a dataset is prepared."""
 
-import functools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 
-from cml.data.encode_image import Picture
+from cml.data.encode_image import FilePicture, Picture
 from cml.data.images import Size, native_size, read_image
 from cml.data_prep.scale_depth import scale_depth
 from cml.errors import UserError
@@ -29,7 +28,7 @@ class Shrink:
     def picture(self, path: Path) -> Picture:
         """The photograph as it shall be stored, made when its turn comes."""
         is_kept = self.short_side is None and self.bits is None
-        return path if is_kept else functools.partial(self.shrink, path)
+        return path if is_kept else FilePicture(path, self.shrink)
 
     def size(self, native: Size) -> Size:
         """The stored (height, width) of a photograph of ``native`` (height, width)."""

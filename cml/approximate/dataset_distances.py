@@ -59,7 +59,7 @@ def describe_ties(data: Path) -> str:  # the advice; "" where less than a fifth 
     if share <= _MANY_TIES:
         return ""
     return (
-        f"{share:.0%} of the pairs of training images have equal labels (label distance 0): their ranks say little. "
+        f"{share:.0%} of the pairs of training images have equal labels (label distance 0): their order is arbitrary. "
         'Compare the losses "cosent(scale=2.0)", "rkd-distance(normalize=True)" and "log-ratio(weights=uniform)".'
     )
 

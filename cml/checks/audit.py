@@ -87,22 +87,20 @@ class Audit:
     def lines(self) -> list[str]:
         """Say how many labels may be wrong."""
         count, (estimate, low, high) = len(self.scores), self.wrong
-        audited = f"audited {count} labels. "
-        if low:
-            first = min(count, max(_LOOKED_AT, round(estimate)))
-            audited += f"About {estimate:.0f} ({estimate / count:.1%}) are wrong, from {low:.0f} to {high:.0f}"
-        else:
-            first = min(count, _LOOKED_AT)
-            audited += f"None is known to be wrong; up to {high:.0f} may be, and the estimate is {estimate:.0f}"
+        first = min(count, max(_LOOKED_AT, round(estimate)) if low else _LOOKED_AT)
+        perhaps = "" if low else ", so perhaps none"
         lines = [
-            f"{audited}: look at the first {first}.",
-            "The count supposes that correct labels are spread around the labels of similar items alike, with a heavy "
-            "tail, and that errors are like exchanged, noisy, constant, halved or mirrored labels.",
+            f"audited {count} labels. About {estimate:.0f} ({estimate / count:.1%}) are wrong (interval: {low:.0f} to "
+            f"{high:.0f}){perhaps}. Look at the first {first}.",
+            "The estimate assumes that correct labels scatter equally around the labels of similar items, with heavy "
+            "tails, and that wrong labels were exchanged, made noisy, replaced by one value, halved or mirrored.",
         ]
         if self.chances.mean() < _LITTLE:
-            lines.append("The features tell these labels hardly better than chance, so the audit says little.")
+            lines.append("The features tell these labels hardly better than chance, so the audit is unreliable.")
         elif high > _MANY * count:
-            lines.append("The labels of similar items differ so much that their number tells little; the order may.")
+            lines.append(
+                "The labels of similar items differ so much that the estimate is unreliable; the order may still help."
+            )
         return lines
 
 

@@ -82,4 +82,4 @@ def run(arguments: Sequence[str]) -> None:
     lines = [*(problems or [sound]), *suspicious, *filter(None, (constant, ties, known, verdict))]
     show(result, *lines, as_json=options.json)
     if problems:
-        raise DataError(f"{options.data} has {len(problems)} problem(s), listed above.")
+        raise DataError(f"{options.data} has {len(problems)} problem{'s' if len(problems) > 1 else ''}, listed above.")

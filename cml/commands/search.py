@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> None:
         search_embedded,
     )
     from cml.reporting.visible_text import visible_text
-    from cml.searching.hit import Hit
+    from cml.searching.hit import TRAINED, Hit
     from cml.searching.index_novelty import MEANING
     from cml.searching.search_page import own_label, write_index_page
 
@@ -131,7 +131,9 @@ def run(arguments: Sequence[str]) -> None:
         meaning = "" if calibration is None else f"{'expected':<10}{'interval':<18}"
         print_text(f"      distance  {meaning}{'label  ' if any(hit.shown_label for hit in hits) else ''}item")
         for place, hit in enumerate(hits, 1):  # names of strangers may hold what steers a terminal
-            columns = ", ".join(f"{name} {text}" for name, text in hit.shown_columns.items())
+            columns = ", ".join(
+                "training item" if name == TRAINED else f"{name} {text}" for name, text in hit.shown_columns.items()
+            )
             texts = hit.shown_label, hit.item_id, str(hit.path or ""), columns
             named = (visible_text(text, _LONGEST) for text in texts if text)
             meaning = ""

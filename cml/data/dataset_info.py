@@ -16,6 +16,7 @@ ROLES = ("train", "query", "gallery")
 FOLDERS = {"train": "train", "query": "test", "gallery": "test"}  # role to folder
 INFO = "dataset.json"
 METADATA = "metadata.jsonl"
+ORIGINALS = "originals.npy"  # digests of the files that stored training images were made from, where these differ
 VECTORS = "vectors.npy"  # beside each metadata.jsonl, if the items are vectors
 TEXT = "text"  # the column of metadata.jsonl that holds an item, if the items are texts
 FIXED_COLUMNS = ("file_name", "item_id", "role")

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,19 @@ class Encoded(NamedTuple):
 
     content: bytes  # the content of the file
     suffix: str  # the suffix of its name: ".jpg", ".png" or ".tif"
+    original: int = 0  # the digest of the file that it was made from; 0 where it is that file
+
+
+@dataclass(frozen=True, slots=True)
+class FilePicture:
+    """A picture that is made from an image file when it is needed."""
+
+    original: Path
+    make: Callable[[Path], Image.Image | bytes]
+
+    def __call__(self) -> Image.Image | bytes:
+        """Make the picture."""
+        return self.make(self.original)
 
 
 Picture = Image.Image | Path | bytes | Encoded | Callable[[], Image.Image | bytes]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from cml.array_types import Bools, UInt64
+from cml.data.encode_image import FilePicture, Picture
 from cml.data.images import Images
 from cml.data.input_form import Inputs
 
@@ -41,6 +42,16 @@ def digest_items(
         encoded = (np.frombuffer(one.encode(), np.uint8) if isinstance(one, str) else one for one in values)
         return np.array([_digest(one) for one in encoded], np.uint64)  # of a text, which names no file
     return np.array([_digest(inputs[row]) for row in rows.tolist()], np.uint64)
+
+
+def digest_original(
+    picture: Picture,  # of a dataset that is being written
+    stored: bytes,  # the file that is stored of it
+) -> int:
+    """Digest the file that a stored picture was made from; 0 where it is stored as it is, or there was no file."""
+    original = picture.original if isinstance(picture, FilePicture) else picture
+    digest = _digest(original) if isinstance(original, Path) else 0
+    return 0 if digest == _digest(stored) else digest
 
 
 def find_known(digests: UInt64, known: UInt64) -> Bools:  # digests (N,), known (M,) -> (N,)

@@ -10,9 +10,20 @@ from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 
-from cml.array_types import Float32, Int64
+from cml.array_types import Float32, Int64, UInt64
 from cml.data.columns import Items
-from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, METADATA, ROLES, TEXT, DatasetInfo, parse_object
+from cml.data.dataset_info import (
+    FILE_COLUMN,
+    FIXED_COLUMNS,
+    FOLDERS,
+    METADATA,
+    ORIGINALS,
+    ROLES,
+    TEXT,
+    DatasetInfo,
+    parse_object,
+)
+from cml.data.digest_file import load_digests
 from cml.data.metadata import read_metadata
 from cml.data.texts import Texts
 from cml.data.vectors import Vectors
@@ -22,6 +33,7 @@ from cml.storage.regular_file import open_regular
 __all__ = ["ROLES", "DatasetInfo", "PreparedDataset", "Split", "open_dataset"]
 
 
+_NO_ORIGINALS = "Prepare the dataset again, or delete the file: then only the stored images are recognised later."
 _SAMPLE = 4096  # vectors whose mean and deviation drawings are scaled by
 
 
@@ -72,6 +84,8 @@ class PreparedDataset:
     digests: Mapping[str, str]  # the SHA-256 of each metadata.jsonl and file of vectors, by its path in the dataset
     _splits: Mapping[str, Split] = field(repr=False)
     _made_of: Mapping[str, Any] | None = field(default=None, repr=False)
+    # (M,) digests of the image files that stored training images were made from, where these differ
+    originals: UInt64 = field(default_factory=lambda: np.empty(0, np.uint64), repr=False, compare=False)
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
@@ -86,6 +100,7 @@ class PreparedDataset:
         items = dict(zip(dict.fromkeys(FOLDERS.values()), metadata.items, strict=True))
         splits = {role: _split(role, number, items[FOLDERS[role]], info) for number, role in enumerate(ROLES)}
         opened = cls(folder, info, metadata.fingerprint, metadata.digests, splits)
+        opened = replace(opened, originals=load_digests(folder / ORIGINALS, _NO_ORIGINALS))
         return opened._with_texts() if info.inputs.kind == "texts" else opened
 
     @property

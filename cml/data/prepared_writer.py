@@ -21,8 +21,21 @@ from PIL import Image
 from cml.array_types import Floating
 from cml.console.messages import say
 from cml.console.progress_bar import ProgressBar
-from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, FOLDERS, INFO, METADATA, ROLES, TEXT, VECTORS, DatasetInfo
+from cml.data.dataset_info import (
+    FILE_COLUMN,
+    FIXED_COLUMNS,
+    FOLDERS,
+    INFO,
+    METADATA,
+    ORIGINALS,
+    ROLES,
+    TEXT,
+    VECTORS,
+    DatasetInfo,
+)
+from cml.data.digest_file import save_digests
 from cml.data.encode_image import Encoded, Picture, encode, image_file_content
+from cml.data.item_digests import digest_original
 from cml.data.label_form import LabelForm, plain
 from cml.data.prepared import PreparedDataset
 from cml.data.vector_files import VectorFile, number_fault
@@ -103,6 +116,7 @@ class PreparedWriter:
         self._form = LabelForm()
         self._inputs, self._may_miss_numbers = info.inputs, info.may_miss_numbers
         self._extra: dict[str, type] | None = None
+        self._originals: list[int] = []
         self.skipped: list[str] = []
         self.skipped_count = 0
         self.faults = 0
@@ -164,7 +178,8 @@ class PreparedWriter:
             {"format": FORMAT, **vars(self.info), **texts, "details": details, "counts": counts},
         )
         written = {f"{name}/{METADATA}" for name in self._names} | {f"{name}/{VECTORS}" for name in self._vectors}
-        self._partial.publish({INFO, *written})
+        save_digests(self._partial.data / ORIGINALS, np.array(self._originals, np.uint64))
+        self._partial.publish({INFO, *written} | ({ORIGINALS} if self._originals else set()))
 
     def _hints(self) -> list[str]:
         count = self._partial.kept
@@ -189,8 +204,10 @@ class PreparedWriter:
         files = (self._partial.finished_files(item_id) or {}).items()
         done = [Encoded(content, PurePosixPath(path).suffix) for path, content in files]
         if self.info.label_column.endswith(FILE_COLUMN):
-            return (done[0], done[1]) if len(done) == 2 else (encode(image, quality), self._mask(label, item_id))
-        return (done[0] if len(done) == 1 else encode(image, quality)), label
+            encoded, label = done if len(done) == 2 else (encode(image, quality), self._mask(label, item_id))
+        else:
+            encoded = done[0] if len(done) == 1 else encode(image, quality)
+        return encoded._replace(original=digest_original(image, encoded.content)), label
 
     def _mask(self, label: object, item_id: str) -> Encoded:
         if callable(label):
@@ -220,6 +237,8 @@ class PreparedWriter:
                 encoded = encode(item.image, item.quality)
                 name = self._free_name(item.item_id, encoded.suffix, below)
                 files[f"images/{name}{encoded.suffix}"] = encoded.content
+                if item.role == "train" and encoded.original:
+                    self._originals.append(encoded.original)
                 (self._partial.data / below / "images").mkdir(exist_ok=True)
                 fixed = {"file_name": next(iter(files)), **fixed}
                 if isinstance(label, Encoded):

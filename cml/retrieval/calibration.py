@@ -159,8 +159,8 @@ class Calibration:
             return ""
         return (
             f"The model was calibrated in a gallery of {known:,} items, and this one has {gallery:,}. Its first hits "
-            "are nearer than those that were calibrated; what is expected of them follows the trend of the nearest of "
-            "those, and their intervals are less certain. Calibrate again in a gallery of this size."
+            "are nearer to the query than any hit of the calibration, so their expected label distances are "
+            "extrapolated, and their intervals are less reliable. Give model.calibrate this gallery with its labels."
         )
 
     def cautions(self) -> list[str]:  # a sentence each; none if there are enough items and label distances

@@ -6,19 +6,16 @@ it needs to continue, and beside it how it chose the model, if it did. The proce
 """
 
 import contextlib
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cml.array_types import UInt64
-from cml.errors import DataError, UserError
-from cml.storage.atomic import atomic_file, check_vacant, delete, make_folder
+from cml.data.digest_file import load_digests, save_digests
+from cml.errors import UserError
+from cml.storage.atomic import check_vacant, delete, make_folder
 from cml.storage.json_file import read_json, write_json
-from cml.storage.regular_file import map_array
 from cml.storage.safe_paths import check_no_link
 from cml.storage.saved_options import as_json, difference
 from cml.storage.work_folder import exclusive_lock
@@ -165,29 +162,10 @@ def save_training_items(
     folder: Path,
     digests: UInt64,  # (M,) as ``cml.data.item_digests.digest_items`` gives them
 ) -> None:
-    """Write the digests of training items, and as the last number their checksum."""
-    if len(digests):
-        digests = np.unique(digests)
-        with atomic_file(folder / TRAINING_ITEMS) as temporary:
-            np.save(temporary, np.append(digests, _checksum(digests)), allow_pickle=False)
+    """Write the digests of training items."""
+    save_digests(folder / TRAINING_ITEMS, digests)
 
 
 def load_training_items(folder: Path) -> UInt64:  # (M,) digests; none of a run that does not have them
     """Read the digests of training items."""
-    path = folder / TRAINING_ITEMS
-    if not path.exists():
-        return np.empty(0, np.uint64)
-    try:
-        digests = map_array(path)
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({' '.join(str(error).split())}). {_NOT_KNOWN}") from None
-    if digests.dtype != np.uint64 or digests.ndim != 1:
-        raise DataError(f"{path} holds {digests.dtype} of shape {digests.shape}, no digests of items. {_NOT_KNOWN}")
-    known = np.array(digests[:-1])
-    if len(digests) == 0 or digests[-1] != _checksum(known):
-        raise DataError(f"{path} is damaged: its checksum is wrong. {_NOT_KNOWN}")
-    return known
-
-
-def _checksum(digests: UInt64) -> np.uint64:
-    return np.uint64(np.frombuffer(hashlib.blake2b(digests.tobytes(), digest_size=8).digest(), np.uint64)[0])
+    return load_digests(folder / TRAINING_ITEMS, _NOT_KNOWN)

@@ -4,6 +4,8 @@ import contextlib
 import hashlib
 from dataclasses import replace
 
+import numpy as np
+
 from cml import plugins
 from cml.data.item_digests import MOST_DIGESTED, digest_items
 from cml.data.prepared import PreparedDataset
@@ -55,7 +57,8 @@ def run_learner(
                 stop.run = run
                 raise
         if place.folder is not None:
-            save_training_items(place.folder, digest_items(items.inputs, MOST_DIGESTED))
+            originals = [] if dataset is None else [dataset.originals]
+            save_training_items(place.folder, np.concatenate([digest_items(items.inputs, MOST_DIGESTED), *originals]))
         return learned, run.with_learned_model(learned.config, learned.model.config)
 
 

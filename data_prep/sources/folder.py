@@ -339,9 +339,9 @@ class Folder(LabelOptions):
         name = self._file_name(row, where, printed, seen)
         first = seen.get(name)
         if first and self.kind not in (*_FURTHER, "keypoints") and not self.several:
-            rule = "an image has one line. If several people judged it, join their rows by --several mean or median"
+            rule = "each image must have one line. If several people judged it, join them by --several mean or median"
             if self.kind in ("classes", "masks", "rotation", "sequence"):
-                rule = "an image has one line. To take the first of several, give --several first"
+                rule = "each image must have one line. To take the first of several, give --several first"
             raise Misread(
                 f"{where}: {name!r} is already in {first.where}; {rule}; leaving rows out would keep the first."
             )

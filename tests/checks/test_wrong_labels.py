@@ -84,11 +84,10 @@ def test_the_claim_has_its_condition() -> None:
     def lines(*wrong: float, chance: float = 0.9) -> list[str]:
         return Audit(scores, {}, {}, neighbors, scores, WrongLabels(*wrong), "mm", np.full(200, chance)).lines()
 
-    assert (
-        lines(24, 10, 60)[0] == "audited 200 labels. About 24 (12.0%) are wrong, from 10 to 60: look at the first 24."
-    )
-    assert lines(3, 0, 60)[0].startswith("audited 200 labels. None is known to be wrong; up to 60 may be")
-    assert "spread" in lines(0, 0, 60)[1]
+    about = "audited 200 labels. About"
+    assert lines(24, 10, 60)[0] == f"{about} 24 (12.0%) are wrong (interval: 10 to 60). Look at the first 24."
+    assert lines(3, 0, 60)[0].startswith(f"{about} 3 (1.5%) are wrong (interval: 0 to 60), so perhaps none.")
+    assert "scatter" in lines(0, 0, 60)[1]
     assert len(lines(0, 0, 60)) == 2
-    assert "their number tells little" in lines(0, 0, 120)[-1]
-    assert "the audit says little" in lines(0, 0, 60, chance=0.5)[-1]
+    assert "the estimate is unreliable" in lines(0, 0, 120)[-1]
+    assert "the audit is unreliable" in lines(0, 0, 60, chance=0.5)[-1]

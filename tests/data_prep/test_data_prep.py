@@ -723,7 +723,7 @@ def test_tables_as_other_programs_write_them(
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith(str(labels))]
     guesses = [f"{labels} is read as UTF-16."] if encoding.startswith("utf-16") else []
     if delimiter != ",":
-        guesses.append(f"{labels} is read as cells separated by {'semicolons' if delimiter == ';' else 'tabs'}.")
+        guesses.append(f"{labels} is read with cells separated by {'semicolons' if delimiter == ';' else 'tabs'}.")
     assert said == [
         *guesses,
         f"{labels} is read without the white space around the names of its columns.",

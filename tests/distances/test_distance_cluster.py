@@ -161,6 +161,7 @@ def test_a_job_without_workers_says_so_and_goes_on_when_one_comes(
     assert f"'dask worker {workers.address}'" in said
 
 
+@pytest.mark.slow
 def test_errors_of_workers_and_addresses_are_one_sentence(
     workers: Workers, slow: type[Euclidean], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

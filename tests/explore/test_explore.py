@@ -52,6 +52,7 @@ def test_landmark_mds_gives_back_points_from_their_distances() -> None:
         assert not made_points[:, 3:].any() or np.abs(made_points[:, 3:]).max() < 0.05
 
 
+@pytest.mark.slow
 def test_500_landmarks_say_what_classical_mds_says_of_2000_items() -> None:
     rng = np.random.default_rng(1)
     poses = np.concatenate([rng.normal(size=(2000, 12, 2)).cumsum(axis=1) * 8 + 60, np.ones((2000, 12, 1))], axis=2)

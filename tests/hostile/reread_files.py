@@ -239,6 +239,7 @@ FILES = {
     "index.sqlite": "index",
     "direct_url.json": "what pip writes of an installation, read as any JSON",
     "audit.csv": "audit",
+    "originals.npy": "tests/training/test_original_files.py",
     "journal.jsonl": "test_damaged_work.py",
     "index.faiss": "tests/searching/test_index.py: its checksum is in index.sqlite, and without it search is exact",
     **dict.fromkeys(("evaluation.json", "comparison.json", "metrics.jsonl", "metadata.csv"), SERIES),

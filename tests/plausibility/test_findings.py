@@ -306,7 +306,7 @@ def test_whole_masks_raise_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
         ("people", {"count": 60, "size": 32}),
         ("heads", {"count": 60, "size": 32}),
         ("rooms", {"count": 60, "size": 32}),
-        ("scenes", {"count": 60, "size": 32}),
+        pytest.param("scenes", {"count": 60, "size": 32}, marks=pytest.mark.slow),  # compiles the distance of captions
         pytest.param("digits", {}, marks=pytest.mark.slow),  # 1,797 images
         ("diabetes", {}),
     ],

@@ -128,7 +128,7 @@ def test_captions_without_any_known_word_are_errors_beside_the_finding(
     capsys.readouterr()
     assert main(["check", str(dataset.folder), "--json"]) == 2
     said = capsys.readouterr()
-    assert "has 16 problem(s), listed above" in said.err
+    assert "has 16 problems, listed above" in said.err
     result = json.loads(said.out)
     assert "has no caption with a known word: ['qwxz bbqqz']" in result["problems"][0]
     (finding,) = [finding for finding in result["findings"] if finding["rule"] == "unknown-words"]

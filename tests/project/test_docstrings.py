@@ -86,6 +86,7 @@ def _definitions_in(tree: ast.AST, file: str, outer: str) -> Iterator[tuple[str,
             yield from _definitions_in(node, file, outer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_internals_have_no_sections(package: str) -> None:
     wrong = [
@@ -96,6 +97,7 @@ def test_internals_have_no_sections(package: str) -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_what_users_call_is_documented_in_full(package: str) -> None:
     wrong = {

@@ -37,6 +37,7 @@ def test_a_test_that_hangs_fails_with_its_stack_and_the_next_one_runs(more: list
     assert "the_place_where_it_hangs" in told.stdout + told.stderr
 
 
+@pytest.mark.slow
 def test_every_process_that_is_waited_for_has_a_time_limit() -> None:
     found = []
     for path in sorted(TESTS.rglob("*.py")):

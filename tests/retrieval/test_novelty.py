@@ -20,8 +20,8 @@ def test_false_alarms_are_as_many_as_said_and_foreign_items_are_found() -> None:
         return (RNG.normal(size=(count, 4)) @ mixing + 0.1 * RNG.normal(size=(count, 12))).astype(np.float32)
 
     rates = []
-    for seed in range(5):
-        novelty = Novelty(draw(1000), seed=seed)
+    for _ in range(5):
+        novelty = Novelty(draw(1000))
         rates.append((novelty.score(draw(1000)) <= 0.05).mean())
     assert 0.03 <= np.mean(rates) <= 0.07
     new = draw(500)
@@ -30,7 +30,20 @@ def test_false_alarms_are_as_many_as_said_and_foreign_items_are_found() -> None:
     assert (known[:, None] > foreign).mean() + 0.5 * (known[:, None] == foreign).mean() > 0.95  # AUROC
 
 
-def test_groups_are_on_one_side_and_few_items_are_refused() -> None:
+def test_small_sets_raise_no_more_false_alarms_than_said_whatever_the_order() -> None:
+    rates = []
+    for _ in range(200):
+        rows = RNG.standard_t(3, size=(90, 3)).astype(np.float32)
+        novelty, turned = Novelty(rows[:45]), Novelty(rows[44::-1])
+        scores = novelty.score(rows[45:])
+        np.testing.assert_array_equal(turned.score(rows[45:]), scores)
+        rates.append([(scores <= bound).mean() for bound in (0.05, 0.2, 0.5)])
+    rate, error = np.mean(rates, axis=0), np.std(rates, axis=0) / 200**0.5
+    assert (rate < [0.05, 0.2, 0.5] + 3 * error).all()
+    assert (rate > [0.02, 0.12, 0.35]).all()  # and not by far fewer
+
+
+def test_known_items_are_compared_with_other_groups_and_few_items_are_refused() -> None:
     rows = np.repeat(RNG.normal(size=(60, 5)), 10, axis=0).astype(np.float32)
     rows += 1e-3 * RNG.normal(size=rows.shape).astype(np.float32)
     new = RNG.normal(size=(200, 5)).astype(np.float32)

@@ -46,6 +46,7 @@ def test_dir_shows_what_there_is_and_each_has_a_docstring() -> None:
         _ = cml.fitt  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_every_public_name_has_an_example_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # with what the examples speak of: photos, data/mine, runs/mine
     Path("photos").mkdir()
