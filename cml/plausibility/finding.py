@@ -10,6 +10,7 @@ Rule = Literal[
     "constant-labels",
     "sentinels",
     "outliers",
+    "mixed-units",
     "radians",
     "circular",
     "codes",

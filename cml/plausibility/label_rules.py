@@ -14,6 +14,7 @@ from cml.data.table_columns import is_place_distance
 from cml.data.vocabulary import means
 from cml.plausibility.codes import find_codes
 from cml.plausibility.finding import Finding, Rule
+from cml.plausibility.mixed_units import find_mixed_units
 from cml.plausibility.swapped_places import LabelNumbers, as_label_numbers, find_swapped_places, mark_swapped_places
 
 # Constant labels: all items have the same one, so that there is nothing to learn.
@@ -404,6 +405,7 @@ LABEL_RULES: Mapping[Rule, Callable[[LabelNumbers], Iterator[Finding]]] = {
     "constant-labels": find_constant_labels,
     "sentinels": find_sentinels,
     "outliers": find_outliers,
+    "mixed-units": find_mixed_units,
     "radians": find_radians,
     "circular": find_circular,
     "codes": find_codes,
