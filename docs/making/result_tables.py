@@ -27,6 +27,7 @@ HEADLINE_SETS = {
     "spectra": (VECTORS, "tablets"),
     "melting points": (VECTORS, "melting-points"),
     "substructures": (VECTORS, "structure"),
+    "captions": (VECTORS, "sentences"),
 }
 HEADLINE_METHODS = {
     "log-ratio": "log-ratio",
