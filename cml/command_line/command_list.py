@@ -25,6 +25,7 @@ GROUPS = {  # as ``cml --help`` lists them
         "embed": "embed images, vectors or texts with a trained run",
         "index": "build a search index of images, vectors or texts, or add items to it",
         "serve": "answer searches of an index over HTTP",
+        "predict": "predict the labels of new items from those of the nearest training items",
         "calibrate": "learn which label distance to expect for an embedding distance, with an interval",
         "report": "write a report of the images that a trained embedding retrieves",
         "explore": "write an interactive page for exploring an embedding",

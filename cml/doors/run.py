@@ -13,7 +13,7 @@ from torch import nn
 from cml.checks.advice import advise, render_command
 from cml.data.image_list import ImageList
 from cml.distances import LabelDistance
-from cml.doors import run_checks, run_explorer
+from cml.doors import run_checks, run_explorer, run_predictions
 from cml.doors.dataset_report import describe_held_out, published_recall_ks, published_recall_within, with_ceiling
 from cml.doors.evaluate_items import Report, describe_selection, evaluate_items, own_rows
 from cml.doors.judged_report import PAIRS, find_label_signals, with_pairs
@@ -259,6 +259,7 @@ class Run(TrainedRun):
 
     # what capabilities add: each method stands in the file of its capability
     calibrate = run_checks.calibrate
+    predict = run_predictions.predict
     audit = run_checks.audit
     propose = run_checks.propose
     explore = run_explorer.explore

@@ -125,6 +125,7 @@ def make_world(root: Path) -> None:
         "evaluate graded_run",
         "evaluate run --data data --device cpu",
         "calibrate run --device cpu",
+        "predict run data --out labels.csv --device cpu",
         "index run data --out index --device cpu",
         "embed run --images data --out embedded --device cpu",
         "distances data --neighbors 3 --out job",

@@ -64,6 +64,7 @@ IMPORTED = [
     "cml.commands.search",
     "cml.commands.audit",
     "cml.commands.calibrate",
+    "cml.commands.predict",
     "cml.commands.propose",
     "cml.commands.train",
     "cml.data_prep.synthetic.people.people",
@@ -277,6 +278,7 @@ def table_cases(scratch: Path) -> dict[str, Case]:
         "distances budget": Case(lambda out: ["distances", str(few), *budget, "--out", str(out)]),
         "audit": Case(lambda out: ["audit", str(out)], start=_copy(run)),
         "calibrate": Case(lambda out: ["calibrate", str(out)], start=_copy(run)),
+        "predict": Case(lambda out: ["predict", str(run), str(patients), "--out", str(out / "labels.csv")]),
         "propose": Case(lambda out: ["propose", str(run), str(patients), "--out", str(out / "next.csv")]),
         "explore": Case(
             lambda out: ["explore", str(out), "--beside", "oracle", "--maps", "pca", "--count", "60"], start=_copy(run)

@@ -20,6 +20,7 @@ FAILING = (  # errors of arguments, which need nothing that is heavy but the par
     ["audit", "NOWHERE"],
     ["calibrate", "NOWHERE"],
     ["report", "NOWHERE"],
+    ["predict", "NOWHERE", "NOWHERE"],
     ["export", "hub", "NOWHERE", "--out", "OUT"],
     ["distances", "NOWHERE"],
     ["prepare", "folder", "--nothing"],
