@@ -15,7 +15,7 @@ from cml.losses.anchor_blocks import AnchorMean
 from cml.losses.closed_form import RowTerms, mean_over_rows, slopes_by_autograd
 from cml.losses.label_distance_loss import LabelDistanceLoss
 from cml.losses.pairs import check_matrix
-from cml.losses.row_order import over_row_chunks, sort_rows
+from cml.losses.row_order import ascending_rows, over_row_chunks, sort_rows
 from cml.settings import check_above_zero, check_flag, check_whole
 
 SumRows = Callable[..., None]  # see ``h_ap_rows.sum_h_ap``
@@ -50,11 +50,14 @@ class GradedRankLoss(LabelDistanceLoss):
         Returns:
             (R, B), 0 where a pair is not used; and whether an anchor counts (R,): its items differ in label distance.
         """
-        known = labels.where(used, torch.inf)
-        near = known.topk(min(self.neighbors, labels.shape[1]), dim=1, largest=False).values
+        nearest = labels.where(used, torch.inf).topk(min(self.neighbors, labels.shape[1]), dim=1, largest=False)
+        return self._gains_of(labels, used, nearest.values)
+
+    def _gains_of(self, labels: Tensor, used: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+        """The gains, of the ``neighbors`` smallest used label distances (R, K)."""
         scale = near.where(near < torch.inf, 0).amax(dim=1, keepdim=True)  # (R, 1)
         ratio = torch.where(labels > 0, labels / scale, 0)  # infinite where all neighbours are at distance 0
-        return ratio.neg().exp().where(used, 0), labels.where(used, 0).amax(dim=1) > known.amin(dim=1)
+        return ratio.neg().exp().where(used, 0), labels.where(used, 0).amax(dim=1) > near.amin(dim=1)
 
     def mean(self, embeddings: Tensor, label_distances: Tensor) -> AnchorMean:
         """The mean over anchors, in the memory of a few anchors."""
@@ -69,29 +72,31 @@ class GradedRankLoss(LabelDistanceLoss):
         if squared.device.type != "cpu":
             size = squared.element_size() * squared[..., 0, :].numel() * squared.shape[-1]
             return slopes_by_autograd(self.anchor_values, squared, labels, used, number_bytes=size)
-        gains, counts = self.gains(labels, used)
-        values, slopes = self._sum_by_rows(squared, labels, gains, used)
+        known = labels.masked_fill(~used, torch.inf).abs_()  # abs: -0 is 0
+        ascending, by_label = ascending_rows(known)
+        gains, counts = self._gains_of(labels, used, ascending[:, : self.neighbors])
+        values, slopes = self._sum_by_rows(squared, known, by_label, gains, used)
         return RowTerms(values.where(counts, 0), counts, slopes.where(counts[:, None], 0))
 
-    def _sum_by_rows(self, squared: Tensor, labels: Tensor, gains: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    def _sum_by_rows(
+        self, squared: Tensor, labels: Tensor, by_label: Tensor, gains: Tensor, used: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Values (..., R), and slopes (..., R, B) in the squared distances, by the compiled loop."""
         sum_rows, (rows, columns) = self.load_loop(), labels.shape
         values, slopes = torch.empty(squared.shape[:-1], dtype=torch.float64), torch.zeros_like(squared)
         distance: Any = squared.masked_fill(~used, torch.inf).view(-1, rows, columns).numpy()
-        label: Any = labels.masked_fill(~used, torch.inf).abs_().numpy()  # abs: -0 is 0
-        gain, numbers = gains.numpy(), used.sum(dim=1).numpy()
+        label, order, gain, numbers = labels.numpy(), by_label.numpy(), gains.numpy(), used.sum(dim=1).numpy()
         heads = torch.as_tensor(self.temperature, dtype=torch.float64).flatten().expand(len(distance)).tolist()
         value_of, slope_of = values.view(-1, rows).numpy(), slopes.view(-1, rows, columns).numpy()
 
         def fill(chunk: slice) -> None:
-            _, by_label = sort_rows(label[chunk])
             for apart, temperature, value, slope in zip(distance, heads, value_of, slope_of, strict=True):
                 _, by_distance = sort_rows(apart[chunk])
                 sum_rows(
                     apart[chunk],
                     by_distance,
                     label[chunk],
-                    by_label,
+                    order[chunk],
                     gain[chunk],
                     numbers[chunk],
                     temperature,

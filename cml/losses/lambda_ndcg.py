@@ -43,7 +43,7 @@ class LambdaNDCGLoss(GradedRankLoss):
     """
 
     info = LossInfo(
-        cost="O(A B^2)",
+        cost="O(A B log B)",
         source="Burges, 2010; Wang et al., CIKM 2018",
         when="nDCG is the goal: the top of the ranking counts, with graded gains.",
     )
