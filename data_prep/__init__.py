@@ -58,6 +58,7 @@ registry: "Registry[DatasetSource]" = Registry(
         "tablets": "cml.data_prep.sources.tablets:Tablets",
         "text": "cml.data_prep.sources.text:Text",
         "things": "cml.data_prep.synthetic.things.source:Things",
+        "vowels": "cml.data_prep.sources.vowels:Vowels",
         "zind_layouts": "cml.data_prep.sources.zind_layouts:ZindLayouts",
     },
     group="cml.sources",

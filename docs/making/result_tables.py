@@ -28,6 +28,7 @@ HEADLINE_SETS = {
     "melting points": (VECTORS, "melting-points"),
     "substructures": (VECTORS, "structure"),
     "captions": (VECTORS, "sentences"),
+    "vowels": (VECTORS, "vowels"),
 }
 HEADLINE_METHODS = {
     "log-ratio": "log-ratio",

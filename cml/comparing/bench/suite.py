@@ -93,6 +93,7 @@ SETS: dict[str, SetSpec] = {  # own sets are added to it
     "melting-points": _vectors("molecules(count={count})", "melting points", group="scaffold"),
     "structure": _vectors("molecules(count={count}, label=structure)", "substructures", group="scaffold"),
     "tablets": _vectors("tablets", "milligrams"),
+    "vowels": _vectors("vowels", "sequences"),
     "waves": _vectors("series(count={count}, label=shape)", "sequences", drawn=True),
     "sentences": _vectors("coco_sentences", "captions", variable="CML_COCO_CAPTIONS"),
 }
@@ -160,6 +161,7 @@ SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets t
         "melting-points": "a360f97d5d0b14eca77cf0fa1f8f297eb75c12666f21c6b8d031d7e491c935db",
         "structure": "24e49d3a696284b3cb72224738ac29eb0460ab7d469baa629e86fdcc1f43fa27",
         "tablets": "2299fe9ed170bd7e864701e31670db55bef1e74690460a308250576739cbe529",
+        "vowels": "0ea185dc27f3f68e5e0b42debc5d0d1fee708f757b8daff1bebfbe202244e885",
         "waves": "afd316f799620451b3ae6dba206774b9f89f9d896690124580c0304cb18b1af6",
     },
     "2026.3-quick": {
@@ -170,6 +172,7 @@ SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets t
         "melting-points": "d73cfb03ebd1dc20652c8aa4d49dd009bb223d815f22a9d64dcb1488303943f1",
         "structure": "28e1009a4d2abfb7fe9da373031e3100402435832f01df1be5531d8dbe07f2a3",
         "tablets": "06adf03a56d4e6141e586c005241c370e09f387ec4188d9c7e106ba4ec99368d",
+        "vowels": "8408863ce40942203ddda7ac353e801d8cc0c245f071e9d17aa83d58b4e00138",
         "waves": "4beb6ae1b4647deffb8e2890a87f434136b838454f3fa245fd530c9997f42458",
     },
 }
