@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> None:
     model = cml.load(run, device=options.device)
     if options.dimension is not None:
         model = model.shorten(options.dimension)
-    with model.network.passing(ForwardPass(options.decode, options.precision, options.compile)):
+    with model.network.use_forward_pass(ForwardPass(options.decode, options.precision, options.compile)):
         embedded = (_embed_list if options.shards is None else _embed_shards)(options, model, run)
     if options.parquet:
         write_parquet(embedded)

@@ -83,7 +83,7 @@ def index(
     listed = ImageList.open(images, splits)
     if ids is not None:
         listed = listed.with_ids(Path(ids))
-    with model.network.passing(how):
+    with model.network.use_forward_pass(how):
         if features is not None:
             listed = list_from_store(listed, Path(features), model, folder)
         listed = listed.add_prefix(prefix) if prefix else listed

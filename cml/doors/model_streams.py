@@ -51,7 +51,7 @@ def embed_stream(
         UserError: The items do not fit the model, or ``out`` holds other results.
         DataError: An item cannot be read, or two have one key.
     """
-    with self.network.passing(ForwardPass(decode, precision, compile)):
+    with self.network.use_forward_pass(ForwardPass(decode, precision, compile)):
         return searching.embed_stream(
             self.network,
             as_stream(stream),

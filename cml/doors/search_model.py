@@ -77,7 +77,7 @@ class SearchModel(Model):
         if side not in ("queries", "documents"):
             raise UserError(f"'side' should be queries or documents. Got {side!r} instead.")
         network = self.query_model.network if side == "queries" else self.network
-        with network.passing(ForwardPass(decode, precision, compile)):
+        with network.use_forward_pass(ForwardPass(decode, precision, compile)):
             return network.embed(inputs, batch_size=batch_size, bar=bar)
 
     def shorten(self, dimension: int) -> SearchModel:

@@ -147,7 +147,7 @@ class TrainedModel:
         Raises:
             UserError: The inputs are of another form than the model's, or hold numbers that are not finite.
         """
-        with self.network.passing(ForwardPass(decode, precision, compile)):
+        with self.network.use_forward_pass(ForwardPass(decode, precision, compile)):
             if is_stream(inputs):
                 parts = embed_items(self.network, as_stream(inputs), batch_size=batch_size, bar=bar)
                 return np.concatenate([embeddings for _, embeddings in parts])

@@ -32,7 +32,7 @@ from cml.models.forward_pass import EXACT, ForwardPass, compile_module
 from cml.models.heads import JoinedHead, RotatedHead
 from cml.option_types import check_options
 from cml.processes.device import pin_batch, to_device
-from cml.processes.exactness import computing_in
+from cml.processes.exactness import use_precision
 from cml.processes.memory import is_out_of_memory
 from cml.storage.saved_options import TINY, check_bounds
 
@@ -273,8 +273,8 @@ class EmbeddingModel(nn.Module):
         return is_matrix and (form.kind == "images" or inputs.shape[1] in sizes)
 
     @contextlib.contextmanager
-    def passing(self, how: ForwardPass) -> Iterator[None]:
-        """Let inputs pass the network in another way within the block."""
+    def use_forward_pass(self, how: ForwardPass) -> Iterator[None]:
+        """Compute embeddings in another way within the block."""
         before, self.forward_pass = self.forward_pass, how
         undo = compile_module(self.backbone) if how.compile and not before.compile else lambda: None
         try:
@@ -362,7 +362,7 @@ class EmbeddingModel(nn.Module):
         unit = form.kind.removesuffix("s")
         shown = ProgressBar(total=len(inputs), desc=bar, unit=unit, delay=BAR_DELAY, leave=False, disable=not bar)
         # the reader decodes the next batch during the network's pass
-        cast = computing_in(self.forward_pass.precision, self.mean.device)
+        cast = use_precision(self.forward_pass.precision, self.mean.device)
         with evaluating(self), cast, shown, ThreadPoolExecutor(1) as reader:
             upcoming = reader.submit(read, 0)
             for start in range(0, len(inputs), step):

@@ -15,7 +15,7 @@ Precision = Literal["float32", "bfloat16", "tf32"]
 
 
 @contextlib.contextmanager
-def computing_in(precision: Precision, device: "torch.device") -> Iterator[None]:
+def use_precision(precision: Precision, device: "torch.device") -> Iterator[None]:
     """Let networks compute in a precision within the block."""
     import torch
 

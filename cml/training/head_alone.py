@@ -181,7 +181,7 @@ def freeze_backbone(
             raise UserError("'features' are found by the files of images: give the inputs as paths.")
         stored = FeatureStore.open(store)
         how = ForwardPass(**list_departures(stored.manifest["made_by"]))  # any will do to train a head on
-        with model.passing(how):
+        with model.use_forward_pass(how):
             return network, stored_features(stored, model, paths)
     return network, Vectors(
         ranks.compute_rows(len(inputs), lambda rows: frozen_rows(model, inputs.subset(rows), bar=bar))

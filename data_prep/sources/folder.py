@@ -388,7 +388,7 @@ class Folder(LabelOptions):
         wanted = Path(name)
         for path in self._known_files:
             if path.stem == wanted.stem:
-                return f"; there is {path.name}: take the endings of the files"
+                return f"; there is {path.name}: give names with the suffix that the files have"
             if path.name.lower() == wanted.name.lower():
                 return f"; there is {path.name}, in another case"
             digits = wanted.stem.lstrip("0")

@@ -229,7 +229,7 @@ def test_broken_coco_files(content: str, message: str, photos: Path, tmp_path: P
 
 def test_a_missing_image_names_what_lies_there(photos: Path, tmp_path: Path) -> None:
     for name, hint in (
-        ("img001.jpg", "there is img001.png: take the endings"),
+        ("img001.jpg", "there is img001.png: give names with the suffix"),
         ("IMG001.PNG", "there is img001.png, in another case"),
         ("img999.png", "is missing; add it, or delete the line"),
     ):

@@ -11,7 +11,7 @@ import cml
 from cml.errors import UserError
 from cml.models.forward_pass import ForwardPass, compile_module
 from cml.processes.device import pin_batch
-from cml.processes.exactness import computing_in
+from cml.processes.exactness import use_precision
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), np.uint8)
 OPTIONS = {"backbone": "small-cnn", "weights": "none", "image_size": (32, 32), "steps": 2, "workers": 0, "quiet": True}
@@ -37,9 +37,9 @@ def test_precisions_are_close_and_end_with_the_call(model: cml.Model) -> None:
 
 def test_tf32_is_set_within_the_block_only() -> None:
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    with computing_in("tf32", torch.device("cpu")):
+    with use_precision("tf32", torch.device("cpu")):
         assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == (True, True)
-    with pytest.raises(ZeroDivisionError), computing_in("tf32", torch.device("cpu")):
+    with pytest.raises(ZeroDivisionError), use_precision("tf32", torch.device("cpu")):
         raise ZeroDivisionError
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
 
