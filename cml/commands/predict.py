@@ -21,7 +21,8 @@ class Predict:
 
     run: Run
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
-    """Folder of images, a prepared dataset, or a .npy file of vectors, whose ids are their row numbers."""
+    """Folder of images, a prepared dataset, whose test items are taken, or a .npy file of vectors, whose ids are their
+    row numbers."""
     out: Path | None = None
     """CSV file for the predictions; by default they are printed."""
     k: int = 10
@@ -68,7 +69,9 @@ def run(arguments: Sequence[str]) -> None:
 def _as_text(label: Any) -> str:  # noqa: ANN401 - a label as the dataset holds it
     if isinstance(label, float):
         return f"{label:.6g}"
-    return label if isinstance(label, str) else json.dumps(_round(label), ensure_ascii=False, default=str)
+    if isinstance(label, str):
+        return label
+    return json.dumps(_round(label), ensure_ascii=False)
 
 
 def _round(label: Any) -> Any:  # noqa: ANN401
