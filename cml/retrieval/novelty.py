@@ -18,6 +18,7 @@ from cml.retrieval.search import nearest_embeddings, nearest_others
 FEWEST = 40  # known items
 MOST = 10_000  # a random sample of more
 _NEIGHBORS = 5
+_SMALL = 30  # items of a group
 
 
 class Novelty:
@@ -43,13 +44,9 @@ class Novelty:
             features, groups = features[some], None if groups is None else groups[some]
         self._known = np.ascontiguousarray(features, np.float32)
         if groups is None:
-            near, _ = nearest_others(self._known, np.arange(len(self._known)), _NEIGHBORS)
-            distances = near.mean(axis=1)
+            distances = nearest_others(self._known, np.arange(len(self._known)), _NEIGHBORS)[0].mean(axis=1)
         else:
-            near, _, are_others = find_other_groups(self._known, self._known, _NEIGHBORS, groups, groups)
-            if not are_others.any(axis=1).all():
-                raise UserError("Novelty needs known items of at least two groups.")
-            distances = near.mean(axis=1, where=are_others)
+            distances = _find_distances_of_groups(self._known, groups)
         self._of_known = np.sort(distances)
 
     def score(
@@ -62,3 +59,20 @@ class Novelty:
         farther = len(self._of_known) - np.searchsorted(self._of_known, near.mean(axis=1), side="left")
         scores: Float64 = (1 + farther) / (1 + len(self._of_known))
         return scores
+
+
+def _find_distances_of_groups(known: Float32, groups: Int64) -> Float32:
+    """Mean distances (N,) of known items to the nearest ones of other groups."""
+    names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(names) < 2:
+        raise UserError("Novelty needs known items of at least two groups.")
+    distances = np.empty(len(known), np.float32)
+    small = np.flatnonzero(counts[number] <= _SMALL)  # of others, all own items would have to be sorted out
+    if len(small):
+        near, _, are_others = find_other_groups(known[small], known, _NEIGHBORS, number[small], number)
+        distances[small] = near.mean(axis=1, where=are_others)
+    for large in np.flatnonzero(counts > _SMALL).tolist():
+        is_own = number == large
+        near, _ = nearest_embeddings(known[is_own], known[~is_own], min(_NEIGHBORS, int((~is_own).sum())))
+        distances[is_own] = near.mean(axis=1)
+    return distances

@@ -50,6 +50,16 @@ def test_known_items_are_compared_with_other_groups_and_few_items_are_refused() 
     by_item, by_group = Novelty(rows), Novelty(rows, np.repeat(np.arange(60), 10))
     assert (by_item.score(new) <= 0.05).mean() > 0.5  # near copies make all new items look foreign
     assert (by_group.score(new) <= 0.05).mean() < 0.2
+    sizes = np.repeat(np.arange(8), [3, 200, 1, 31, 30, 150, 90, 95])  # some are compared all at once
+    scores = Novelty(rows, sizes).score(new)
+    apart = np.linalg.norm(rows[:, None] - rows, axis=2)
+    apart[sizes[:, None] == sizes] = np.inf
+    own = np.sort(apart, axis=1)[:, :5].mean(axis=1)
+    theirs = np.sort(np.linalg.norm(new[:, None] - rows, axis=2), axis=1)[:, :5].mean(axis=1)
+    wanted = (1 + (own >= theirs[:, None] - 1e-5).sum(axis=1)) / 601
+    np.testing.assert_allclose(scores, wanted, atol=3 / 601)
+    with pytest.raises(cml.UserError, match="at least two groups"):
+        Novelty(rows, np.zeros(600, np.int64))
     with pytest.raises(cml.UserError, match=r"at least 40 known items\. Got 12"):
         Novelty(rows[:12])
 
