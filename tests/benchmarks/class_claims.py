@@ -51,6 +51,7 @@ LOSSES = {  # settings are those of ``cml compare classes``, with the batches th
     "multi-similarity": PAIRS,
     "direction-multi-similarity": PAIRS,
     "triplet(mining=semi-hard)": PAIRS,
+    "triplet(mining=batch-hard)": PAIRS,
     "direction-triplet": PAIRS,
     "contrastive": PAIRS,
     "lifted-structure": "per-class(batch_size=40, per_class=4)",  # its cost is cubic
@@ -68,9 +69,17 @@ CLAIMS = [  # who is said to be better than whom; docs/making/class_tables.py ha
     ("direction-proxy-nca", ("proxy-nca",)),
     ("direction-multi-similarity", ("multi-similarity",)),
     ("direction-triplet", ("triplet(mining=semi-hard)",)),
+    ("triplet(mining=semi-hard)", ("triplet(mining=batch-hard)",)),
 ]
-FAST = ("proxy-anchor", "multi-similarity", "proxy-nca", "n-pair(regularization=0.02)", "triplet(mining=semi-hard)")
-NOISY = (*FAST, "soft-triple")
+FAST = (
+    "proxy-anchor",
+    "multi-similarity",
+    "proxy-nca",
+    "n-pair(regularization=0.02)",
+    "triplet(mining=semi-hard)",
+    "triplet(mining=batch-hard)",
+)
+NOISY = (*FAST[:-1], "soft-triple")
 WRONG = (0.0, 0.1, 0.3, 0.5)
 GRADED = ("log-ratio", "dense-triplet", "rank-n-contrast", "binary-triplet", "regression")
 MEASURES = ("map@r", "recall@1")
@@ -276,6 +285,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--most", type=int, default=150, help="items of a class")
     parser.add_argument("--convergence", type=int, nargs="+", default=[5, 10, 20, 40, 80, 160])
+    parser.add_argument("--noise", action=argparse.BooleanOptionalAction, default=True, help="train with wrong labels")
     add_json_option(parser)
     options = parser.parse_args(arguments)
     figures: dict[str, Any] = {}
@@ -283,10 +293,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sizes = options.seeds, options.steps, options.most
         found, rates = compare(name, *sizes, options.losses)
         found["convergence"] = converge(name, options.seeds, options.convergence, options.most, rates)
-        found["spoilt"] = spoil(name, *sizes, rates)
+        if options.noise:
+            found["spoilt"] = spoil(name, *sizes, rates)
         figures[name] = found
         write_figures(options.json, figures)
-    if options.data is not None:
+    if options.data is not None and options.noise:
         figures["spectra"] = swap_labels(options.data, options.seeds, 2 * options.steps, options.graded_losses)
     print(json.dumps(figures, indent=1))
     write_figures(options.json, figures)
