@@ -242,14 +242,14 @@ VERDICTS = {"yes": YES, "no": NO, "no difference shown": CANNOT_TELL}
 def _class_losses() -> list[Claim]:
     rows = []
     for claim, made_in, digits, letters, confirmed in class_tables.claims()[1:]:
-        verdict = VERDICTS.get(confirmed) or (
-            f"{NO} {confirmed[4:]}" if confirmed.startswith("no") else f"{YES} {confirmed}"
-        )
-        measured = f"MAP@R {digits}; {letters}"
-        rows.append(
-            Claim(claim, made_in, "digits; letters", measured, verdict, "`class_claims.py`: [classes](classes.md)")
-        )
+        measured, again = f"MAP@R {digits}; {letters}", "`class_claims.py`: [classes](classes.md)"
+        rows.append(Claim(claim, made_in, "digits; letters", measured, _as_verdict(confirmed), again))
     return rows
+
+
+def _as_verdict(confirmed: str) -> str:
+    """The verdict of what a table of differences says of a claim."""
+    return VERDICTS.get(confirmed) or (f"{NO} {confirmed[4:]}" if confirmed.startswith("no") else f"{YES} {confirmed}")
 
 
 def _maps() -> list[Claim]:
@@ -265,10 +265,28 @@ def _maps() -> list[Claim]:
             YES if holds else NO,
             "`cml reproduce drlim digits`: [shifted digits](drlim.md)",
         ),
-        Claim(
-            "semi-hard negatives train better than the hardest", "FaceNet, 2015", "", "not measured", CANNOT_TELL, ""
-        ),
+        *_mining(),
     ]
+
+
+def _mining() -> list[Claim]:
+    values, made_in, again = class_tables.mining(), "FaceNet, 2015", "`class_claims.py`: [classes](classes.md)"
+    claim = f"{class_tables.SEMI_HARD} > {class_tables.HARDEST}"
+    differences = [values[name]["claims"][claim][class_tables.MEASURE] for name in class_tables.SETS]
+    measured = f"MAP@R {'; '.join(map(class_tables.difference_text, differences))}"
+    verdict, data = _as_verdict(class_tables.judge(differences)), "; ".join(class_tables.SETS.values())
+    rows = [Claim("semi-hard triplets train better than the hardest", made_in, data, measured, verdict, again)]
+    for name, title in class_tables.SETS.items():
+        curves = values[name]["convergence"]
+        semi_hard, hardest = (
+            curves[loss]["steps"][STEPS]["recall@1"] for loss in (class_tables.SEMI_HARD, class_tables.HARDEST)
+        )
+        measured = f"Recall@1 after {STEPS} steps: {semi_hard['mean']:.3f}; hardest: {hardest['mean']:.3f}"
+        verdict = _judge(semi_hard, hardest)
+        rows.append(
+            Claim("semi-hard triplets converge faster than the hardest", made_in, title, measured, verdict, again)
+        )
+    return rows
 
 
 def _self_supervision() -> list[Claim]:

@@ -37,9 +37,15 @@ def claims() -> Cells:
     for claim in next(iter(values.values()))["claims"]:
         better, worse = (name.partition("(")[0] for name in claim.split(" > "))
         differences = [values[name]["claims"][claim][MEASURE] for name in SETS]
-        texts = [f"{one['mean']:+.3f} ({one['low']:+.3f} to {one['high']:+.3f})" for one in differences]
-        rows.append([f"`{better}` over `{worse}`", MADE[better], *texts, judge(differences)])
+        rows.append(
+            [f"`{better}` over `{worse}`", MADE[better], *map(difference_text, differences), judge(differences)]
+        )
     return rows
+
+
+def difference_text(one: Mapping[str, float]) -> str:
+    """Write a difference with its interval."""
+    return f"{one['mean']:+.3f} ({one['low']:+.3f} to {one['high']:+.3f})"
 
 
 def judge(differences: list[Mapping[str, float]]) -> str:
@@ -67,14 +73,25 @@ def means() -> Cells:
 
 def convergence() -> Cells:
     """Make the table of Recall@1 after some steps, and of what a step costs."""
-    values = _figures()
+    values, mined = _figures(), mining()
     steps = list(next(iter(values["digits"]["convergence"].values()))["steps"])
     rows = [["set", "loss", *(f"{count} steps" for count in steps), "ms a step"]]
     for name, title in SETS.items():
-        for loss, curve in values[name]["convergence"].items():
+        curves = {_title(loss): curve for loss, curve in values[name]["convergence"].items()}
+        curves[f"`{HARDEST}`"] = mined[name]["convergence"][HARDEST]
+        for loss, curve in curves.items():
             cells = [f"{curve['steps'][count]['recall@1']['mean']:.3f}" for count in steps]
-            rows.append([title, _title(loss), *cells, f"{1000 * curve['seconds_a_step']:.1f}"])
+            rows.append([title, loss, *cells, f"{1000 * curve['seconds_a_step']:.1f}"])
     return rows
+
+
+SEMI_HARD, HARDEST = "triplet(mining=semi-hard)", "triplet(mining=batch-hard)"
+
+
+def mining() -> Mapping[str, Any]:
+    """Read the figures of semi-hard triplets and of the hardest ones, by set."""
+    found: Mapping[str, Any] = load("semi_hard").values["semi_hard"]
+    return found
 
 
 def wrong_classes() -> Cells:
