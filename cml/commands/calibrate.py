@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages, show
@@ -14,6 +15,9 @@ class Calibrate:
     """Learn which label distance to expect for an embedding distance, from the held-out queries of a run."""
 
     run: Run
+    gallery: Literal["test", "train"] = "test"
+    """Items in which the queries are searched: the test items, or the training items, as in an index that contains
+    them."""
     level: float = LEVEL
     """Fraction of label distances that the intervals should contain."""
     seed: int = 0
@@ -32,6 +36,6 @@ def run(arguments: Sequence[str]) -> None:
     from cml.retrieval.saved_calibration import CALIBRATION
 
     opened = open_run(options.run, data=options.data, device=options.device, features=options.features)
-    calibration = opened.calibrate(level=options.level, seed=options.seed)
+    calibration = opened.calibrate(gallery=options.gallery, level=options.level, seed=options.seed)
     lines = [*calibration.lines(), "", calibration.table(), "", f"calibration: {opened.folder / CALIBRATION}"]
     show(asdict(calibration), *lines, as_json=options.json)

@@ -1,6 +1,7 @@
 """``cml predict RUN IMAGES``: the labels of new images, vectors or texts, from those of similar training items."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,20 +48,30 @@ def run(arguments: Sequence[str]) -> None:
     rows = [(item_id, _as_text(label)) for item_id, label in zip(found.item_ids, found.labels, strict=True)]
     if options.out is not None:
         write_csv(options.out, ["item_id", found.column], rows)
-    unit = f" ({found.unit})" if found.unit else ""
     shown = rows if options.out is None else rows[:_SHOWN]
-    lines = [f"{visible_text(item_id)}  {visible_text(text)}" for item_id, text in shown]
+    unit = f" ({found.unit})" if found.unit else ""
+    lines = [
+        f"{found.column}{unit}, from the labels of the {options.k} nearest training items, weighted by 1 / distance:"
+    ]
+    for (item_id, text), is_trained in zip(shown, found.are_trained.tolist(), strict=False):
+        lines.append(f"{visible_text(item_id)}  {visible_text(text)}{'  training item' if is_trained else ''}")
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more")
-    head = f"{found.column}{unit}, predicted from {options.k} training items each:"
-    lines = [head, *lines, *([] if options.out is None else [f"predictions: {options.out}"])]
-    if opened.distance.label_vectors(opened.query_labels[:1]) is not None:
-        lines.append(f"next: cml evaluate {opened.folder} --protocol regression  (the error on held-out items)")
+    if count := int(found.are_trained.sum()):
+        lines.append(f"training items, which are predicted from the others: {count} of {len(rows)}")
+    bound = math.inf
+    if found.error is not None:
+        items, mean, bound, error_unit = found.error
+        most = f"; for 90% of new items like these it is at most {bound:.3g}" if math.isfinite(bound) else ""
+        lines.append(f"error on {items} test items: label distance {mean:.3g} {error_unit} on average{most}")
+    lines += [] if options.out is None else [f"predictions: {options.out}"]
     result = {
         "items": [
-            {"item_id": one, found.column: label} for one, label in zip(found.item_ids, found.labels, strict=True)
+            {"item_id": one, found.column: label, "is_trained": is_trained}
+            for one, label, is_trained in zip(found.item_ids, found.labels, found.are_trained.tolist(), strict=True)
         ],
         "unit": found.unit,
+        "error": found.error and {**found.error._asdict(), "bound": bound if math.isfinite(bound) else None},
         "out": options.out and str(options.out),
     }
     show(result, *lines, as_json=options.json)

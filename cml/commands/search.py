@@ -60,6 +60,7 @@ def run(arguments: Sequence[str]) -> None:
     options = parse(Search, arguments, prog="cml search")
     if not any((options.index / name).exists() for name in (FILE, EMBEDDINGS)):
         raise DataError(explain_missing(options.index))
+    from cml.data.item_digests import digest_items, find_known
     from cml.doors.search import (  # which imports torch
         describe_query_rows,
         embed_queries,
@@ -98,6 +99,9 @@ def run(arguments: Sequence[str]) -> None:
     )
     novelty = find_novelty(index, model, rows)
     novelties = [None] * len(rows) if novelty is None else novelty
+    are_trained = np.zeros(len(rows), bool)
+    if kind == "images":  # a query that was trained on lies nearer to like items than a new one
+        are_trained = find_known(digest_items(given), model.query_model.training_items)
     calibration = model.calibration
     queries: Sequence[Path | Hit] = [Hit(one, None, 0.0) if isinstance(one, str) else one for one in given]
     names = list(options.queries)
@@ -115,8 +119,8 @@ def run(arguments: Sequence[str]) -> None:
         unit = {} if calibration is None else {"unit": calibration.unit}
         print_json(
             [
-                {"image": name, "novelty": new, "found": hits, **unit}
-                for name, new, hits in zip(names, novelties, listed, strict=True)
+                {"image": name, "novelty": new, "is_trained": is_trained, "found": hits, **unit}
+                for name, new, is_trained, hits in zip(names, novelties, are_trained.tolist(), listed, strict=True)
             ]
         )
         return
@@ -124,9 +128,13 @@ def run(arguments: Sequence[str]) -> None:
         print_text(f"expected label distance in {calibration.unit}, interval of {calibration.level:.0%}")
     if novelty is not None:
         print_text(MEANING)
-    for name, query, new, hits in zip(names, queries, novelties, results, strict=True):
+    if are_trained.any() and calibration is not None:
+        say_warning("Intervals hold for new queries. They are too optimistic for a query that is a training item.")
+    asked = zip(names, queries, novelties, are_trained.tolist(), results, strict=True)
+    for name, query, new, is_trained, hits in asked:
         label = own_label(query, hits) if isinstance(query, Path) else query.shown_label
         known = f"{f', label {label}' if label else ''}{'' if new is None else f', novelty {new:.3f}'}"
+        known += ", training item" if is_trained else ""
         print_text(visible_text(f"{name}{known}", _LONGEST))
         meaning = "" if calibration is None else f"{'expected':<10}{'interval':<18}"
         print_text(f"      distance  {meaning}{'label  ' if any(hit.shown_label for hit in hits) else ''}item")

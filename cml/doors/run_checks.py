@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cml.checks.audit_list import AUDIT, AuditList, audit_items
 from cml.checks.calibrate_items import KnownItems, calibrate_items
@@ -12,6 +12,7 @@ from cml.checks.proposals import ProposalList, propose_items
 from cml.console.messages import say
 from cml.data.image_list import ImageList
 from cml.data.item_digests import MOST_DIGESTED, digest_items
+from cml.items.label_inputs import label_split
 from cml.retrieval.calibration import LEVEL, Calibration
 from cml.retrieval.saved_calibration import save_calibration
 
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
     from cml.doors.trained_run import TrainedRun
 
 
-def calibrate(self: TrainedRun, *, level: float = LEVEL, seed: int = 0) -> Calibration:
+def calibrate(
+    self: TrainedRun, *, gallery: Literal["test", "train"] = "test", level: float = LEVEL, seed: int = 0
+) -> Calibration:
     """Learn from the queries of the dataset what label distance an embedding distance means.
 
-    They are searched in the gallery, or among each other where they are the gallery. ``cml search`` shows what is
-    kept in calibration.json of the run folder. Queries that are copies of training items are left out.
+    ``cml search`` shows what is kept in calibration.json of the run folder. Queries that are copies of training items
+    are left out.
 
     Args:
+        gallery: What they are searched in: "test" for the gallery of the dataset, or each other where they are the
+            gallery; "train" for the training items, as in an index that holds these.
         level: The share of label distances that the intervals should contain.
         seed: Random seed of the split of the queries into two halves.
 
@@ -40,8 +45,10 @@ def calibrate(self: TrainedRun, *, level: float = LEVEL, seed: int = 0) -> Calib
         mend = "The split is by judgements: prepare the dataset with --split items."
     trained = digest_items(self.dataset.split("train").inputs, MOST_DIGESTED)
     known, (factor, unit) = KnownItems(trained, place=str(self.dataset.folder), mend=mend), self.report
-    gallery = None if self.gallery is self.queries else self.gallery
-    calibration = calibrate_items(self, self.queries, gallery, known, level=level, seed=seed, factor=factor, unit=unit)
+    searched = None if self.gallery is self.queries else self.gallery
+    if gallery == "train":
+        searched = label_split(self.dataset, "train", self.distance, self.open_inputs)
+    calibration = calibrate_items(self, self.queries, searched, known, level=level, seed=seed, factor=factor, unit=unit)
     save_calibration(self.folder, calibration, self.model.network)
     return calibration
 

@@ -160,7 +160,8 @@ class Calibration:
         return (
             f"The model was calibrated in a gallery of {known:,} items, and this one has {gallery:,}. Its first hits "
             "are nearer to the query than any hit of the calibration, so their expected label distances are "
-            "extrapolated, and their intervals are less reliable. Give model.calibrate this gallery with its labels."
+            "extrapolated, and their intervals are less reliable. Calibrate among about as many items: cml calibrate "
+            "RUN --gallery train, or model.calibrate with a gallery in Python."
         )
 
     def cautions(self) -> list[str]:  # a sentence each; none if there are enough items and label distances

@@ -47,8 +47,9 @@ def test_labels_are_those_that_the_model_predicts(
     run = cml.open_run(runs / name, device="cpu")
     train = run.dataset.split("train")
     wanted = run.model.predict(np.load(runs / "new.npy"), train.inputs, train.labels, k=3)
-    (column,) = {"item_id", run.dataset.info.label_column} - {"item_id"}
+    column = run.dataset.info.label_column
     assert [item["item_id"] for item in printed["items"]] == [str(row) for row in range(12)]
+    assert not any(item["is_trained"] for item in printed["items"])
     found = [item[column] for item in printed["items"]]
     with out.open(newline="") as file:
         written = [row[column] for row in csv.DictReader(file)]
@@ -60,21 +61,55 @@ def test_labels_are_those_that_the_model_predicts(
         np.testing.assert_allclose([json.loads(text) for text in written], np.array(wanted), rtol=1e-5)
 
 
-def test_the_error_is_measured_where_labels_can_be_averaged(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("age", "kind"):
-        assert main(["predict", str(runs / name), str(runs / "new.npy")]) == 0
-        said = capsys.readouterr().out
-        assert said.count("\n") == 13 + (name == "age")
-        assert ("--protocol regression" in said) == (name == "age")
-    assert main(["predict", str(runs / "age"), str(runs / "age data")]) == 0  # of which the test items are taken
-    assert capsys.readouterr().out.count("\n") == 22
+@pytest.mark.parametrize("name", ["age", "both", "kind"])
+def test_the_error_is_that_of_test_items(name: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(runs / name), str(runs / f"{name} data"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    dataset = cml.open_dataset(runs / f"{name} data")
+    splits = [dataset.split(role) for role in ("query", "gallery")]
+    truth = {one: label for split in splits for one, label in zip(split.item_ids, split.labels, strict=True)}
+    assert [item["item_id"] for item in printed["items"]] == list(truth)
+    queries = set(splits[0].item_ids)
+    column = dataset.info.label_column
+    errors = []
+    for item in printed["items"]:
+        if item["item_id"] in queries:
+            if name == "kind":
+                errors.append(float(item[column] != truth[item["item_id"]]))
+            else:
+                errors.append(float(np.linalg.norm(np.subtract(item[column], truth[item["item_id"]]))))
+    error = printed["error"]
+    assert error["items"] == len(errors)
+    assert error["mean"] == pytest.approx(np.mean(errors), abs=1e-5)
+    assert error["bound"] == pytest.approx(sorted(errors)[int(np.ceil(0.9 * (len(errors) + 1))) - 1], abs=1e-5)
+
+
+def test_training_items_do_not_predict_themselves(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = cml.open_dataset(runs / "age data").split("train")
+    assert train.vectors is not None
+    rows = train.vectors.read(np.arange(len(train)))
+    np.save(runs / "mixed.npy", np.concatenate([rows[:20], rows[:5] + 1]))
+    assert main(["predict", str(runs / "age"), str(runs / "mixed.npy"), "--k", "1", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)["items"]
+    assert [item["is_trained"] for item in printed] == [True] * 20 + [False] * 5
+    model = cml.load(runs / "age", device="cpu")
+    embedded = model.embed(rows)
+    apart = np.linalg.norm(embedded[:20, None] - embedded, axis=2)
+    apart[np.arange(20), np.arange(20)] = np.inf
+    wanted = np.asarray(train.labels, float)[apart.argmin(axis=1)].ravel()
+    np.testing.assert_allclose([item["value"] for item in printed[:20]], wanted, rtol=1e-6)
+    assert main(["predict", str(runs / "age"), str(runs / "mixed.npy")]) == 0
+    said = capsys.readouterr().out
+    assert said.count("  training item\n") == 20
+    assert "training items, which are predicted from the others: 20 of 25" in said
+    assert "test items: label distance" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["new.npy", "--k", "0"], "'k' must be at least 1 and at most 80"),
-        (["new.npy", "--k", "81"], "at most 80, the number of training items. Got 81"),
+        (["new.npy", "--k", "0"], "'k' must be at least 1 and below 80"),
+        (["new.npy", "--k", "80"], "below 80, the number of training items. Got 80"),
         (["table.csv"], "is not a folder"),
         (["age"], "The model takes 4 numbers"),
     ],

@@ -291,6 +291,12 @@ def test_a_calibrated_run_tells_label_distances_in_search(tmp_path: Path, capsys
     assert capsys.readouterr().out.endswith(f"even at embedding distance 0, {least} is expected.\n")
     assert main(["search", index, query, "--within", "1000", "--json"]) == 0
     assert [len(answer["found"]) for answer in json.loads(capsys.readouterr().out)] == [442, 442]
+    with warnings.catch_warnings(action="ignore"):
+        assert main(["calibrate", folder, "--gallery", "train", "--json"]) == 0
+    counts = cml.open_dataset(dataset).info.counts
+    assert json.loads(capsys.readouterr().out)["gallery"] == counts["train"]
+    assert main(["search", index, query, "--k", "3"]) == 0
+    assert "The model was calibrated in a gallery" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("copies", [60, 20])

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import cml
+from cml.cli import main
 from cml.data.prepared import PreparedDataset
 from cml.errors import DataError
 
@@ -37,7 +38,9 @@ def prepare(photos: Path, out: Path, **options: Any) -> PreparedDataset:  # noqa
     )
 
 
-def test_originals_are_known_to_index_and_calibration(photos: Path, tmp_path: Path) -> None:
+def test_originals_are_known_to_index_and_search(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     dataset = prepare(photos, tmp_path / "set")
     trained = set(dataset.split("train").item_ids)
     shrunk = {name for name in trained if int(name.removesuffix(".png")) >= SMALL}
@@ -48,6 +51,12 @@ def test_originals_are_known_to_index_and_calibration(photos: Path, tmp_path: Pa
     with Image.open(photos / "images/0.png") as image:
         hits = index.search([image.convert("RGB")], COUNT)[0]
     assert {hit.item_id for hit in hits if hit.is_trained} == trained
+    capsys.readouterr()
+    for number in range(COUNT):  # of one that was trained on, and of one that was not
+        assert main(["search", str(tmp_path / "index"), str(photos / f"images/{number}.png"), "--k", "1"]) == 0
+        assert (f"{number}.png, training item" in capsys.readouterr().out) == (f"{number}.png" in trained)
+        if number >= SMALL and f"{number}.png" not in trained:
+            break
     model = cml.load(run, device="cpu")
     known = model.find_training_items([photos / f"images/{number}.png" for number in range(COUNT)])
     assert known.sum() == len(trained)
