@@ -17,7 +17,7 @@ from cml.losses.lambda_ndcg_halves import DOUBLE, SINGLE, WIDE, add_halves, expa
 
 BLOCK = 64
 _NARROW = 80.0  # a range of scores whose powers float32 holds, from exp(-40) to exp(40)
-_SHORT, _LONG = expand(log_ratio, 8).astype(np.float32), expand(log_ratio, 16)  # to 2e-7, and to 1e-13
+_SHORT, _LONG = expand(log_ratio, 8).astype(np.float32), expand(log_ratio, 16)  # relative errors 2e-7, 1e-13
 
 
 def sum_lambda_ndcg(
@@ -32,9 +32,12 @@ def sum_lambda_ndcg(
     slopes: Floating,  # (R, B) of zeros, filled with the derivatives of the values in the squared distances
 ) -> None:
     """Fill ``values`` and ``slopes`` for R rows of B columns."""
-    factors, logs = (SINGLE, _SHORT) if squared.dtype == np.float32 else (DOUBLE, _LONG)
+    is_single = squared.dtype == np.float32
+    factors, logs, more_logs = (SINGLE, _SHORT, None) if is_single else (DOUBLE, _LONG[:8], _LONG[8:])
     constants = squared.dtype.type(0), squared.dtype.type(1)
-    _sum_rows(squared, by_distance, by_label, gains, used, temperature, values, slopes, factors, logs, constants)
+    _sum_rows(
+        squared, by_distance, by_label, gains, used, temperature, values, slopes, factors, logs, more_logs, constants
+    )
 
 
 @compile_loop(fastmath=FREE)
@@ -48,7 +51,8 @@ def _sum_rows(
     values: Float64,
     slopes: Floating,
     factors: Float64,  # see ``lambda_ndcg_halves.py``
-    logs: Floating,  # (8,) or (16,) those of log(1 + t) / t in powers of t
+    logs: Floating,  # (8,) those of log(1 + t) / t in powers of t
+    more_logs: Floating | None,  # (8,) those of the powers from 8 on; numba compiles no branch for None
     constants: tuple[np.floating[Any], np.floating[Any]],  # 0 and 1
 ) -> None:
     columns = squared.shape[1]
@@ -117,7 +121,14 @@ def _sum_rows(
             stop = min(n, start + BLOCK)
             value += _add_linear(score, gain, discount, slope, start, stop, -1.0)
             value += _add_block(
-                score[start:stop], gain[start:stop], discount[start:stop], block, slope[start:stop], logs, constants
+                score[start:stop],
+                gain[start:stop],
+                discount[start:stop],
+                block,
+                slope[start:stop],
+                logs,
+                more_logs,
+                constants,
             )
         values[row] = value / ideal
         for q in range(n):
@@ -154,6 +165,7 @@ def _add_block(
     block: Floating,
     slope: Float64,
     logs: Floating,
+    more_logs: Floating | None,
     constants: tuple[np.floating[Any], np.floating[Any]],
 ) -> float:
     """Sum the pairs of a block, and add their slopes.
@@ -175,7 +187,7 @@ def _add_block(
                 y = min(max(x[j] - origin, -_NARROW), _NARROW)
                 power[j] = math.exp(y)
                 inverse[j] = one / power[j]
-        value += _see_others(block, n, logs, constants, slope, q, q + 1 if wide else n)
+        value += _see_others(block, n, logs, more_logs, constants, slope, q, q + 1 if wide else n)
         if not wide:
             break
     return 0.5 * value
@@ -186,6 +198,7 @@ def _see_others(
     block: Floating,  # (5, BLOCK) scores and discounts less a number, gains, and the powers exp(x) and exp(-x)
     n: int,  # The number of items
     logs: Floating,  # see ``_sum_rows``
+    more_logs: Floating | None,  # see ``_sum_rows``
     constants: tuple[np.floating[Any], np.floating[Any]],  # see ``_sum_rows``
     slope: Float64,  # (n,) to add to
     start: int,  # The first item
@@ -197,16 +210,10 @@ def _see_others(
     for q in range(start, stop):
         of_pairs, pulls = constants[0], constants[0]
         mine = x[q], g[q], d[q], power[q], inverse[q]
-        if len(logs) == 8:
-            for j in range(n):
-                pair, pull = _see(mine, (x[j], g[j], d[j], power[j], inverse[j]), logs, constants, False)
-                of_pairs += pair
-                pulls += pull
-        else:
-            for j in range(n):
-                pair, pull = _see(mine, (x[j], g[j], d[j], power[j], inverse[j]), logs, constants, True)
-                of_pairs += pair
-                pulls += pull
+        for j in range(n):
+            pair, pull = _see(mine, (x[j], g[j], d[j], power[j], inverse[j]), logs, more_logs, constants)
+            of_pairs += pair
+            pulls += pull
         value += of_pairs
         slope[q] += pulls
     return value
@@ -217,8 +224,8 @@ def _see(
     mine: tuple[np.floating[Any], ...],  # Score, gain, discount, and powers of an item
     other: tuple[np.floating[Any], ...],  # and those of another one
     logs: Floating,  # see ``_sum_rows``
+    more_logs: Floating | None,  # see ``_sum_rows``
     constants: tuple[np.floating[Any], np.floating[Any]],  # see ``_sum_rows``
-    precise: bool,  # whether there are 16 ``logs``
 ) -> tuple[np.floating[Any], np.floating[Any]]:
     """A pair's value, and its slope in the first score."""
     zero, one = constants
@@ -226,17 +233,16 @@ def _see(
     signed = (mine[1] - other[1]) * apart
     weight, wrong = abs(signed), max(-signed, zero)
     t = min(mine[3] * other[4], mine[4] * other[3])
-    log = _add_eight(t, logs, 0)
-    if precise:
+    log = _add_eight(t, logs)
+    if more_logs is not None:
         t2 = t * t
         t4 = t2 * t2
-        log += t4 * t4 * _add_eight(t, logs, 8)
+        log += t4 * t4 * _add_eight(t, more_logs)
     pull = wrong - weight * t / (one + t)
     return weight * t * log + wrong * abs(mine[0] - other[0]), pull if apart > zero else -pull
 
 
 @compile_loop(fastmath=FREE, inline=True)
-def _add_eight(t: np.floating[Any], c: Floating, k: int) -> np.floating[Any]:
+def _add_eight(t: np.floating[Any], c: Floating) -> np.floating[Any]:
     """Sum eight powers of t. Written out: a loop over factors would not become vector instructions."""
-    high = c[k + 4] + t * (c[k + 5] + t * (c[k + 6] + t * c[k + 7]))
-    return c[k] + t * (c[k + 1] + t * (c[k + 2] + t * (c[k + 3] + t * high)))
+    return c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * (c[5] + t * (c[6] + t * c[7]))))))
