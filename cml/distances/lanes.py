@@ -5,6 +5,7 @@ step are not such a loop. ``Lanes`` are a vector of LLVM: of a flat float64 arra
 ``store`` puts them back.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +17,7 @@ _INDEX = ir.IntType(32)
 _FLAGS = ("nnan", "ninf", "nsz", "reassoc", "contract")  # as ``compile_loop.FREE``
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+class Lanes(types.Type):
     """The type of four float64 numbers in compiled code."""
 
     def __init__(self) -> None:
@@ -27,9 +28,14 @@ LANES = Lanes()
 
 
 @register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, of: Lanes) -> None:  # noqa: ANN401 - numba has no type
-        super().__init__(manager, of, _VECTOR)
+        super().__init__(manager, of, _VECTOR)  # type: ignore[no-untyped-call]
+
+
+def _operation(build: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Make an operation of compiled code from what gives its types and writes its instructions."""
+    return intrinsic(build)
 
 
 def _place(context: Any, builder: Any, kind: Any, array: Any, start: Any) -> Any:  # noqa: ANN401
@@ -43,7 +49,7 @@ def _spread(builder: Any, number: Any) -> Any:  # noqa: ANN401
     return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_INDEX, 4), [0] * 4))
 
 
-@intrinsic
+@_operation
 def load(_: Any, array: Any, start: Any) -> Any:  # noqa: ANN401
     """The entries start, ..., start + 3 of a flat array."""
 
@@ -55,7 +61,7 @@ def load(_: Any, array: Any, start: Any) -> Any:  # noqa: ANN401
     return LANES(array, types.intp), build
 
 
-@intrinsic
+@_operation
 def store(_: Any, array: Any, start: Any, lanes: Any) -> Any:  # noqa: ANN401
     """Write the entries start, ..., start + 3 of a flat array."""
 
@@ -67,7 +73,7 @@ def store(_: Any, array: Any, start: Any, lanes: Any) -> Any:  # noqa: ANN401
     return types.void(array, types.intp, LANES), build
 
 
-@intrinsic
+@_operation
 def four(_: Any, a: Any, b: Any, c: Any, d: Any) -> Any:  # noqa: ANN401
     """Lanes of four numbers."""
 
@@ -80,7 +86,7 @@ def four(_: Any, a: Any, b: Any, c: Any, d: Any) -> Any:  # noqa: ANN401
     return LANES(*[types.float64] * 4), build
 
 
-@intrinsic
+@_operation
 def times(_: Any, lanes: Any, others: Any) -> Any:  # noqa: ANN401
     """The products of lanes with others, or with one number."""
     is_number = others != LANES
@@ -92,7 +98,7 @@ def times(_: Any, lanes: Any, others: Any) -> Any:  # noqa: ANN401
     return LANES(LANES, types.float64 if is_number else LANES), build
 
 
-@intrinsic
+@_operation
 def plus(_: Any, lanes: Any, others: Any) -> Any:  # noqa: ANN401
     """The sums of lanes."""
 
@@ -102,7 +108,7 @@ def plus(_: Any, lanes: Any, others: Any) -> Any:  # noqa: ANN401
     return LANES(LANES, LANES), build
 
 
-@intrinsic
+@_operation
 def total(_: Any, lanes: Any) -> Any:  # noqa: ANN401
     """The sum of the four numbers."""
 
@@ -113,7 +119,7 @@ def total(_: Any, lanes: Any) -> Any:  # noqa: ANN401
     return types.float64(LANES), build
 
 
-@intrinsic
+@_operation
 def first(_: Any, lanes: Any) -> Any:  # noqa: ANN401
     """The first of the four numbers."""
 

@@ -116,4 +116,5 @@ def add_halves(
             store(seen, mine + 12, plus(load(seen, mine + 12), times(lanes, gd)))
             mine, other = mine + 16, other + 16
         slope[q] += 2 * sign * total(pulls)
-    return value + total(values)
+    summed: float = value + total(values)
+    return summed

@@ -214,7 +214,7 @@ def _see_others(
             pair, pull = _see(mine, (x[j], g[j], d[j], power[j], inverse[j]), logs, more_logs, constants)
             of_pairs += pair
             pulls += pull
-        value += of_pairs
+        value += float(of_pairs)
         slope[q] += pulls
     return value
 
@@ -245,4 +245,7 @@ def _see(
 @compile_loop(fastmath=FREE, inline=True)
 def _add_eight(t: np.floating[Any], c: Floating) -> np.floating[Any]:
     """Sum eight powers of t. Written out: a loop over factors would not become vector instructions."""
-    return c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * (c[5] + t * (c[6] + t * c[7]))))))
+    powers: np.floating[Any] = c[0] + t * (
+        c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * (c[5] + t * (c[6] + t * c[7])))))
+    )
+    return powers
