@@ -47,7 +47,7 @@ def advise(
     has_signal = features.is_clear or (pixels is not None and pixels.is_clear)
     if not has_signal and not standing.is_better.get(RANDOM, False):
         places = noun if pixels is None else f"{noun} and from 8 x 8 pixels"
-        nothing = f"Nothing can be learned from these {items} items, as far as can be seen."
+        nothing = f"There is no sign that the labels can be learned from these {items} items."
         why = f"A regression predicts shuffled labels as well as the true ones from {places}."
         return Advice((*trained, nothing, why))
     known = {f"the {noun}": features, "8 x 8 pixels": pixels}
@@ -67,7 +67,8 @@ def advise(
         return Advice((*reasons, "Choose the head on held-out items."), {"tune": True})
     if not config.has_head_alone and not config.evaluate_every and not config.tune:
         every = max(1, config.steps // _CHECKS)
-        return Advice((*reasons, "Keep the best step on held-out items."), {"evaluate_every": every, "patience": 4})
+        best = "Train with validation, and keep the weights of the best step."
+        return Advice((*reasons, best), {"evaluate_every": every, "patience": 4})
     return Advice((*reasons, "More training items are most likely to help."))
 
 
@@ -75,7 +76,7 @@ def describe_training(config: TrainConfig, items: int) -> str:
     """Say what was trained on how many items, and how its step or head was chosen."""
     if config.tune:
         part = "head" if config.has_head_alone else f"network {config.backbone}"
-        return f"The {part} was chosen on held-out ones of {items} items."
+        return f"The {part} was chosen on held-out items, out of {items} items in total."
     if config.backbone == "none":
         part = "A linear head on the vectors"
     elif config.freeze_backbone:

@@ -96,7 +96,7 @@ class Audit:
             "tails, and that wrong labels were exchanged, made noisy, replaced by one value, halved or mirrored.",
         ]
         if self.chances.mean() < _LITTLE:
-            lines.append("The features tell these labels hardly better than chance, so the audit is unreliable.")
+            lines.append("The features predict these labels hardly better than chance, so the audit is unreliable.")
         elif high > _MANY * count:
             lines.append(
                 "The labels of similar items differ so much that the estimate is unreliable; the order may still help."
@@ -185,7 +185,7 @@ def _check_features_and_labels(features: Float32, labels: Labels, distance: Labe
         raise UserError(f"An audit needs at least {FEWEST_ITEMS} items. Got {len(features)} instead.")
     if not np.isfinite(features).all():
         row = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
-        raise UserError(f"An audit takes features that are finite numbers. Those of item {row} are not.")
+        raise UserError(f"An audit needs finite features. Those of item {row} are not finite.")
     if (features == features[0]).all():
         raise UserError("An audit finds nothing to compare labels by: the features of all items are equal.")
     some = labels[np.sort(np.random.default_rng(seed).permutation(len(labels))[:_PROBED])]
@@ -193,12 +193,12 @@ def _check_features_and_labels(features: Float32, labels: Labels, distance: Labe
     apart = apart[np.isfinite(apart)]
     if not len(apart):
         raise UserError(
-            f"An audit needs label distances, but no two labels can be compared, of {len(some)} items looked at. "
+            f"An audit needs label distances, but no two of the {len(some)} labels checked can be compared. "
             "Judged triplets have no distances."
         )
     if apart.max() == apart.min():
-        value = f"all are {apart[0]:g}, of {len(some)} items looked at"
-        raise UserError(f"An audit needs label distances that differ, but {value}.")
+        what = f"All distances among the {len(some)} items checked are {apart[0]:g}."
+        raise UserError(f"An audit needs label distances that differ. {what}")
 
 
 def _count_compared(count: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cml.checks.audit import Audit, audit_labels
+from cml.checks.audit import NEIGHBORS, Audit, audit_labels
 from cml.errors import DataError
 from cml.items import LabelledItems
 from cml.items.labelled_items import Embedder, Presentation
@@ -68,7 +68,8 @@ class AuditList:
 
     def table(self, count: int) -> str:
         """Write the first items as lines of text."""
-        head = ["item", "rank", "score", f"distance to neighbours ({self.audit.unit})", "label", "labels of neighbours"]
+        apart = f"median distance to {NEIGHBORS} neighbours ({self.audit.unit})"
+        head = ["item", "rank", "score", apart, "label", "labels of neighbours"]
         cells = [
             [visible_text(name, 40), rank, score, apart, visible_text(label, 30), visible_text(near, 60)]
             for rank, name, _, label, score, apart, _, near in self.rows(count)

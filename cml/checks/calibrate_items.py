@@ -71,5 +71,5 @@ def _leave_out_training_items(items: LabelledItems, known: KnownItems) -> Labell
             f"A calibration needs at least {FEWEST_ITEMS} items that the model was not trained on. {counted}. "
             f"{known.mend}"
         )
-    say(f"{counted}. They are left out, and {left} calibrate.")
+    say(f"{counted}. They are left out, and {left} items are used for the calibration.")
     return items.subset(np.flatnonzero(~is_known))

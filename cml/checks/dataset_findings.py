@@ -18,7 +18,8 @@ from cml.plausibility.dataset_rules import find_in_dataset
 from cml.plausibility.feature_duplicates import find_feature_duplicates
 from cml.plausibility.finding import Finding, find_unknown_words
 from cml.plausibility.image_rules import Thumbnails
-from cml.retrieval.near_in_order import MEND, name_copies_in_order
+from cml.retrieval.near_copies import GROUPS_OPTION, describe_groups
+from cml.retrieval.near_in_order import name_copies_in_order
 from cml.task import label_distance_of
 from cml.word_vectors.word_vectors import CountedWords
 
@@ -67,7 +68,8 @@ def _find_in_order(dataset: PreparedDataset) -> Iterator[Finding]:
     others = None if is_gallery else open_inputs(gallery.inputs)
     what = name_copies_in_order(open_inputs(queries.inputs), others, dataset.places_of_test_items)
     if what:
-        yield Finding("near-in-order", what, MEND, len(queries), len(queries))
+        mend = f"If these are near copies, give {describe_groups(GROUPS_OPTION)}"
+        yield Finding("near-in-order", what, mend, len(queries), len(queries))
 
 
 def has_classes(distance: LabelDistance, labels: Sequence[Any], *, default: bool = False) -> bool:

@@ -42,7 +42,7 @@ def choose_farthest(
     if not 1 <= count <= len(pool):
         raise UserError(f"The 'count' must be from 1 to the {len(pool)} items of the pool. Got {count} instead.")
     if not len(known):
-        raise UserError("There must be at least one known item: the first items to label are chosen at random.")
+        raise UserError("There must be at least one known item. Choose the first items to label at random.")
     away = nearest_embeddings(pool, known, 1)[0][:, 0].astype(np.float64)
     away[away <= _SAME * np.median(np.linalg.norm(known, axis=1))] = -1  # items that are known already
     if groups is not None:

@@ -10,6 +10,7 @@ from cml.retrieval.item_units import groups_of_new_classes
 from cml.retrieval.verdict import FEW_GROUPS, FEW_QUERIES, size_verdict
 
 _LARGEST_QUERY_FRACTION = 0.5  # that is advised where queries have a gallery of their own
+_AGAIN = "Prepare it again, into another folder, with"
 
 Groups = Mapping[str, Sequence[str]]  # role to the group of each of its items
 
@@ -54,7 +55,7 @@ def _advise_more(dataset: PreparedDataset, groups: Groups) -> str:  # a sentence
         entry: Any = data_prep.registry.entry(source)
         if "query_fraction" in entry.whole_fractions:
             others = "all others of other groups" if info.group_column else "all others"
-            return f"Prepare it with --query-fraction 1: each test item is then a query, searched among {others}."
+            return f"{_AGAIN} --query-fraction 1: each test item is then a query, searched among {others}."
     recorded = {"query_fraction": "--query-fraction", "test_fraction": "--test-fraction", "count": "--count"}
     options = [option for name, option in recorded.items() if name in settings]
     has_most_queries = info.queries_are_gallery or settings.get("query_fraction", 0.0) >= _LARGEST_QUERY_FRACTION
@@ -63,9 +64,9 @@ def _advise_more(dataset: PreparedDataset, groups: Groups) -> str:  # a sentence
     if options[:1] == ["--test-fraction"]:
         in_all = {name for names in groups.values() for name in names}
         if groups and len(in_all) < 2 * FEW_GROUPS:
-            return f"Collect items of more groups: half of these {len(in_all)} would be too few, too."
+            return f"Collect items of more groups: half of these {len(in_all)} groups would be too few as well."
         if sum(info.counts.values()) < 2 * FEW_QUERIES:
             return "Collect more items: half of these would be too few queries, too."
     if options[:1] == ["--query-fraction"]:
-        return f"Prepare it with --query-fraction {_LARGEST_QUERY_FRACTION}."
-    return f"Prepare it with a larger {options[0]}." if options else ""
+        return f"{_AGAIN} --query-fraction {_LARGEST_QUERY_FRACTION}."
+    return f"{_AGAIN} a larger {options[0]}." if options else ""

@@ -23,7 +23,11 @@ _IS_GROUP = "is_group_of_help"
 _DIGITS = 4  # of a default that is no round number
 
 
-def help_registry(*, shows_all: bool) -> ConstructorRegistry:
+def help_registry(
+    *,
+    shows_all: bool,
+    hidden: Collection[str] = (),  # names of options with groups that are not shown
+) -> ConstructorRegistry:
     """Make the rules for tyro that show the options of every dataclass in the same way."""
     registry = ConstructorRegistry()
     under_way: list[type] = []  # dataclasses that tyro's own rule is asked about
@@ -42,8 +46,12 @@ def help_registry(*, shows_all: bool) -> ConstructorRegistry:
             return None
         first = sorted(spec.fields, key=lambda option: not _is_missing(option.default))  # those that are required
         options = tuple(map(_show_option, first))
-        groups = getattr(info.type, "HELP_GROUPS", None)
-        return dataclasses.replace(spec, fields=options if groups is None else _group(options, groups, shows_all))
+        groups: Mapping[str, Collection[str]] | None = getattr(info.type, "HELP_GROUPS", None)
+        if groups is None:
+            return dataclasses.replace(spec, fields=options)
+        kept = {title: [name for name in names if name not in hidden] for title, names in groups.items()}
+        shown = {title: names for title, names in kept.items() if names}
+        return dataclasses.replace(spec, fields=_group(options, shown, shows_all))
 
     return registry
 
@@ -52,12 +60,12 @@ def _group(
     options: tuple[StructFieldSpec, ...], groups: Mapping[str, Collection[str]], shows_all: bool
 ) -> tuple[StructFieldSpec, ...]:
     """The options as one dataclass a group, for the help alone; without ``shows_all`` those of the first group."""
-    by_name = {option.name: option for option in options}
+    by_name, count = {option.name: option for option in options}, sum(map(len, groups.values()))
     shown = []
     for title, names in groups.items() if shows_all else list(groups.items())[:1]:
         members = [(name, by_name[name].type, dataclasses.field(default=by_name[name].default)) for name in names]
         group = dataclasses.make_dataclass(title, members, namespace={_IS_GROUP: True}, frozen=True)
-        text = "" if shows_all else f"--help-all shows {len(options) - len(names)} more."
+        text = "" if shows_all else f"--help-all shows {count - len(names)} more."
         shown.append(StructFieldSpec(name=title, type=group, default=group(), helptext=text))
     return tuple(shown)
 

@@ -8,7 +8,7 @@ import io
 import os
 import re
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -111,6 +111,7 @@ def parse(
     prog: str,
     description: str | None = None,  # what the help says of the command; by default, the docstring of ``kind``
     default: T | None = None,  # the options where an argument does not set them; by default, those of ``kind``
+    hidden: Collection[str] = (),  # options of a dataclass with groups that the command refuses: help leaves them out
 ) -> T:
     """Read all options of a command; ``--help`` prints them and exits, ``--help-all`` the rare ones too.
 
@@ -122,7 +123,7 @@ def parse(
     if not HELP.isdisjoint(arguments):  # else nobody sees how help shows an option
         from cml.command_line.option_help import help_registry
 
-        rules = help_registry(shows_all=HELP_ALL in arguments)
+        rules = help_registry(shows_all=HELP_ALL in arguments, hidden=hidden)
         arguments = ["--help"]
     about = inspect.cleandoc(kind.__doc__ or "") if description is None else description
     about = f"{about}\n{PLUGIN}: {PLUGIN_HELP}.".lstrip()

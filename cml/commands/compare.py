@@ -14,6 +14,8 @@ from cml.commands.train import check_dataset, recipe_for
 from cml.errors import UserError, quoted_list
 from cml.training.config import TrainConfig
 
+_REFUSED = ("loss", "tune", *TrainConfig.HELP_GROUPS["tuning"])  # options of cml train: the rows set them
+
 
 @dataclass(frozen=True)
 class Compare:
@@ -36,7 +38,7 @@ class Compare:
     dimensions: tuple[int, ...] = ()
     """Additional embedding dimensions to train every row with, such as 16 32 64, for a plot over the dimension."""
     cut: bool = False
-    """Also truncate the embedding of --dimension to these sizes, for example with --losses
+    """Also truncate the embedding of --dimension to the sizes in --dimensions, for example with --losses
     "matryoshka(loss=cosent)"."""
     recall_within: float = 0.0
     """Also measure Recall@K, as cml evaluate does."""
@@ -64,7 +66,7 @@ def run(arguments: Sequence[str]) -> None:
     description = f"Compare losses on {task.summary}. Variants: {quoted_list(task.variants)}."
     recipe = recipe_for(task, task.recipe, rest, prog, ignored=("loss",))
     default = Compare(tyro.MISSING, tyro.MISSING, recipe)
-    options = parse(Compare, rest, prog=prog, description=description, default=default)
+    options = parse(Compare, rest, prog=prog, description=description, default=default, hidden=_REFUSED)
     if options.training.loss != recipe.loss:
         advice = "leave --loss out and choose with --variants and --losses"
         raise UserError(f"In a comparison the rows set the loss: {advice}.")

@@ -18,8 +18,8 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
 from cml.retrieval.item_units import groups_hold_classes, groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
-from cml.retrieval.near_copies import NearLists
-from cml.retrieval.near_in_order import MEND, name_copies_by_features, name_copies_in_order
+from cml.retrieval.near_copies import NearLists, describe_groups
+from cml.retrieval.near_in_order import name_copies_by_features, name_copies_in_order
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, with_verdict
@@ -49,6 +49,7 @@ class Report:
     trained_classes: Sequence[str] | None = None
     # (Q,) and (G,) places of queries and gallery in one file; None where they have no common order
     places: tuple[Int64, Int64] | None = None
+    groups_option: str = "groups=..."  # that gives groups
 
 
 def evaluate_items(
@@ -88,7 +89,7 @@ def evaluate_items(
         evaluation = with_judgements(evaluation, queries.distance, queries.labels, first, seed=options.seed)
     evaluation = with_verdict(evaluation, EMBEDDING, report.losses, own_rows=report.own_rows, advise=report.advise)
     reference = report.rows.get(model.reference_name)
-    copies = "" if queries.groups is not None else _name_copies(rows, queries, gallery, report.places, reference)
+    copies = "" if queries.groups is not None else _name_copies(rows, queries, gallery, report, reference)
     return evaluation.extend_verdict(copies, is_caution=True)
 
 
@@ -96,7 +97,7 @@ def _name_copies(
     rows: Mapping[str, Pair],
     queries: LabelledItems,
     gallery: LabelledItems | None,
-    places: tuple[Int64, Int64] | None,
+    report: Report,
     reference: Pair | None,  # features that do not depend on labels, if there are any
 ) -> str:
     """A sentence of the verdict where most queries have near copies in the gallery; "" where they have none.
@@ -109,16 +110,16 @@ def _name_copies(
     both = rows[STANDARDISED if has_inputs else EMBEDDING]
     lists, said = NearLists.search(both[0], None if gallery is None else both[1]), ""
     if lists is not None:
-        said = lists.name_copies(gaps=has_inputs)
+        said = lists.name_copies(report.groups_option, gaps=has_inputs)
     if lists is not None and not (said or has_inputs):
         labels = (queries if gallery is None else gallery).labels
-        said = lists.name_chance_behind_copies(queries.distance, queries.labels, labels, "groups=...")
+        said = lists.name_chance_behind_copies(queries.distance, queries.labels, labels, report.groups_option)
     if said:
         return said
-    found = name_copies_in_order(queries.inputs, None if gallery is None else gallery.inputs, places)
+    found = name_copies_in_order(queries.inputs, None if gallery is None else gallery.inputs, report.places)
     if reference is not None and not found:
-        found = name_copies_by_features(reference[0], None if gallery is None else reference[1], places)
-    return f"But {found}. {MEND}" if found else ""
+        found = name_copies_by_features(reference[0], None if gallery is None else reference[1], report.places)
+    return f"But {found}. If these are near copies, give {describe_groups(report.groups_option)}" if found else ""
 
 
 def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:

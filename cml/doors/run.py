@@ -27,6 +27,7 @@ from cml.models import Backbone
 from cml.option_types import check_options
 from cml.retrieval.embeddings import EMBEDDING
 from cml.retrieval.evaluate_options import EvaluateOptions
+from cml.retrieval.near_copies import GROUPS_OPTION
 from cml.retrieval.results import Evaluation
 from cml.retrieval.verdict import Standing, main_metric
 from cml.storage.json_file import write_json
@@ -109,6 +110,7 @@ class Run(TrainedRun):
             ranks=self.ranks,
             trained_classes=trained,
             places=self.dataset.places_of_test_items,
+            groups_option=GROUPS_OPTION,
         )
         gallery = None if self.gallery is self.queries else self.gallery
         evaluation = evaluate_items(self, self.queries, gallery, options, report)

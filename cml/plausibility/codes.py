@@ -26,7 +26,7 @@ def find_codes(labels: LabelNumbers) -> Iterator[Finding]:
             yield Finding(
                 "codes",
                 f"all {count} numbers in {name!r} read as dates, from {values.min():.0f} to {values.max():.0f}, but "
-                "are compared as plain numbers, by which a month is 100 days",
+                "are compared as plain numbers, so a month counts as 100 days",
                 "If they are dates, convert them to days since a fixed one.",
                 count,
                 count,
@@ -34,8 +34,8 @@ def find_codes(labels: LabelNumbers) -> Iterator[Finding]:
         elif _are_classes(name, values):
             yield Finding(
                 "codes",
-                f"{name!r} is called a class and has {len(np.unique(values))} whole numbers, which are compared as "
-                "plain numbers, by which class 1 is nearer to 2 than to 3",
+                f"{name!r} sounds like a class and has {len(np.unique(values))} distinct whole numbers, compared as "
+                "plain numbers, so class 1 is nearer to 2 than to 3",
                 "If they only name classes, take --kind classes.",
                 count,
                 count,

@@ -89,7 +89,7 @@ def find_same_images(thumbnails: Mapping[Path, Thumbnail]) -> list[Finding]:
     alike = [path.name for path, thumbnail in thumbnails.items() if thumbnail.tobytes() == content]
     shade = np.frombuffer(content, np.uint8)
     look = "are of one colour" if np.ptp(shade) == 0 else "look exactly the same"
-    mend = "Check that they are the right files: no placeholders, and of no depth that comes out black."
+    mend = "Check that they are the right files, not placeholders, and that their bit depth is read correctly."
     return [
         Finding("same-images", f"{count} of {len(thumbnails)} images {look}", mend, count, len(thumbnails), alike[:8])
     ]
@@ -181,7 +181,7 @@ def find_shallow_depth(
         return
     yield Finding(
         "depth",
-        f"all {len(dark)} images of 16 bits hold values up to {greatest}, as {bits} bits do, and come out nearly black",
+        f"all {len(dark)} 16-bit images use only {bits} bits (values up to {greatest}), so they are nearly black",
         f"Prepare them with --bits {bits}, or save them with the whole range of 16 bits.",
         len(dark),
         len(brightest),

@@ -279,12 +279,12 @@ def find_circular(labels: LabelNumbers) -> Iterator[Finding]:
             low, high = float(values.min()), float(values.max())
             is_within = high - low <= period * (1 + 1e-3) and (low >= 0 or low >= -period / 2 * (1 + 1e-3))
             if is_within and high <= period * (1 + 1e-3) and high - low >= _WIDE * period:
-                unit = "radians" if period < _TURN_IN_RADIANS and kind == "angle" else f"a period of {period:g}"
+                unit = "radians" if period < _TURN_IN_RADIANS and kind == "angle" else f"period {period:g}"
                 yield Finding(
                     "circular",
                     f"{name!r} is called {'an angle' if kind == 'angle' else f'a {kind}'} and lies from {low:.4g} to "
-                    f"{high:.4g}, but is compared as a plain number, by which both ends are farthest apart",
-                    f"If it turns with {unit}, take --kind angle"
+                    f"{high:.4g}, but is compared as a plain number, so its two ends are farthest apart",
+                    f"If it is periodic ({unit}), use --kind angle"
                     + (" --unit radians." if unit == "radians" else _spell_period(period)),
                     len(values),
                     len(values),

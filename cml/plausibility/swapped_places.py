@@ -65,7 +65,7 @@ def find_swapped_places(labels: LabelNumbers) -> Iterator[Finding]:
     if len(places):
         yield Finding(
             "swapped-places",
-            f"latitude and longitude of {len(places)} of {len(labels.values)} places are the other way round than "
+            f"latitude and longitude of {len(places)} of {len(labels.values)} places are swapped compared with "
             "those of the others",
             "Swap them in these items.",
             len(places),

@@ -17,6 +17,7 @@ _NEAR = 0.2  # share of the usual distance beyond which nothing is a copy
 _MOST_READ = 1 << 26  # numbers, which have to be read into memory
 _COPY = 1e-3  # share below which everything is one
 _MOST = 0.5  # of the queries, beyond which near copies are said
+GROUPS_OPTION = "--group-column of cml prepare"  # that gives the groups of a prepared dataset
 _CHANCE = 0.25  # of the way from chance to the oracle, below which a ranking is near chance
 
 
@@ -94,15 +95,19 @@ class NearLists:
                 chance += apart.mean()
         return (chance - found) / (chance - best) if chance > best else 1.0
 
-    def name_copies(self, *, gaps: bool) -> str:
+    def name_copies(
+        self,
+        option: str,  # that gives groups
+        *,
+        gaps: bool,
+    ) -> str:
         """A sentence of a verdict where most queries have copies; "" where they have none."""
         share = self.share_of_copies(gaps=gaps)
         if share <= _MOST:
             return ""
         return (
             f"But {share:.0%} of the queries have near copies in the gallery, such as frames of the same subject, so "
-            "the figures say little about new ones. Name what belongs together, groups=..., and queries rank other "
-            "groups."
+            f"the figures say little about new ones. Give {describe_groups(option)}"
         )
 
     def name_chance_behind_copies(
@@ -110,7 +115,7 @@ class NearLists:
         distance: LabelDistance,
         query_labels: Labels,
         gallery_labels: Labels,
-        mend: str,  # how to say what belongs together
+        option: str,  # that gives groups
     ) -> str:
         """A sentence of a verdict where an embedding finds nothing but what may be near copies; "" elsewhere.
 
@@ -122,9 +127,14 @@ class NearLists:
             return ""
         return (
             f"But {share:.0%} of the queries find a few items far nearer than all others, and behind these the ranking "
-            "is near chance. If these are near copies, such as frames of the same subject, name what belongs together, "
-            f"{mend}, and queries rank other groups."
+            "is near chance. If these are near copies, such as frames of the same subject, "
+            f"give {describe_groups(option)}"
         )
+
+
+def describe_groups(option: str) -> str:
+    """What to give where items belong together, to the end of the sentence."""
+    return f"the groups of items that belong together ({option}), so that queries are compared with other groups only."
 
 
 def _read(rows: Rows) -> Float32:  # (N, D)

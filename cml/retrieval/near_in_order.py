@@ -63,12 +63,6 @@ def are_alike_in_order(inputs: Inputs) -> bool:
     return bool(features.size) and share_of_near_neighbors(features) >= MUCH
 
 
-MEND = (
-    "If these are near copies, name what belongs together, by --group-column of cml prepare or groups=..., and queries "
-    "rank other groups."
-)
-
-
 def name_copies_in_order(
     queries: Inputs,  # Q items
     gallery: Inputs | None,  # G items; None where every query ranks all other queries

@@ -89,10 +89,10 @@ def with_verdict(
         parts.append(cautions[-1])
     counted = _count_few(evaluation.queries, ours)
     if counted:
-        few = "too few to show small differences" if sentences[NO_DIFFERENCE] else "few"
-        cautions.append(f"{counted} are {few}")
+        is_shown = not sentences[NO_DIFFERENCE]
+        cautions.append(f"{counted} are {'a small sample' if is_shown else 'too few to show small differences'}")
         parts.append(cautions[-1])
-        if few == "few":
+        if is_shown:
             parts.append("the size of the difference is uncertain")
     if evaluation.ceiling is not None:
         parts.append(describe_ceiling(evaluation, row))
@@ -155,8 +155,8 @@ def describe_ceiling(evaluation: Evaluation, row: str) -> str:  # a sentence wit
     ours, questions = evaluation.rows[row][name].mean, evaluation.repeated_questions
     kind = "triplets" if name == "repeated_agreement" else "pairs"
     return (
-        f"on the {questions} {kind} that were judged several times, {name} is {ours:.2f}, and {evaluation.ceiling:.2f} "
-        "at most by how far these judgements agree"
+        f"on the {questions} {kind} that were judged several times, {name} is {ours:.2f}; "
+        f"{evaluation.ceiling:.2f} is the highest value that the disagreement among these judgements allows"
     )
 
 
@@ -186,7 +186,7 @@ def size_verdict(
     """Say that there are too few queries, or groups of them, to show small differences."""
     if others < 1:
         searched = "1 query has" if queries == 1 else f"{queries} queries have"
-        return f"Verdict: {searched} no items to be searched among, so that nothing can be measured. {mend}".rstrip()
+        return f"Verdict: {searched} no items to search, so nothing can be measured. {mend}".rstrip()
     if groups is not None and groups < FEW_GROUPS:
         counted, rule, drawn = f"{queries} queries of {groups} groups", f"{FEW_GROUPS} groups", groups
     elif queries < FEW_QUERIES:

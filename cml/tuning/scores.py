@@ -149,8 +149,8 @@ def make_split_score(
     score = _make_score(labels[items], distance, near)
     if not score.tells and distance.is_partial:
         raise UserError(
-            f"'tune' holds out a fifth of the items at a time, and too few of the pairs of known label distance are of "
-            f"two of the {len(items)} held-out ones. Give the distances of more pairs, or leave 'tune' out."
+            f"'tune' holds out a fifth of the items at a time, and too few pairs with a known label distance lie "
+            f"within the {len(items)} held-out items. Give the distances of more pairs, or leave 'tune' out."
         )
     if not score.tells:
         mend = {

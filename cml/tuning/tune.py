@@ -82,8 +82,8 @@ class Tuning:
         if self.keeps_features or self.splits in ("groups", "classes"):
             return ""
         return (
-            "No class of the queries was trained on, but tune chose by held-out items of classes that were: tune with "
-            "the class as the group, which holds out whole classes (groups=labels; of a dataset, group_column=class)."
+            "No class of the queries was trained on, but tune held out items of classes that were: tune with the "
+            "class as the group, so that whole classes are held out (groups=labels; of a dataset, group_column=class)."
         )
 
     def save(self, folder: Path) -> None:
@@ -258,7 +258,7 @@ def keep_best_steps(
 def _check_features(features: Float32) -> None:
     if not np.isfinite(features).all():
         row = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
-        raise UserError(f"'tune' takes features that are finite numbers. Those of item {row} are not.")
+        raise UserError(f"'tune' needs finite features. Those of item {row} are not finite.")
     if len(features) and (features == features[0]).all():
         raise UserError("'tune' finds nothing to choose by: the features of all items are equal.")
 
@@ -280,15 +280,15 @@ def check_tuned_labels(
     apart = apart[np.isfinite(apart)]
     if len(apart) == 0:
         raise UserError(
-            f"{needs}, but of no two of {len(some)} items looked at it is known. Give the distances of more pairs, or "
+            f"{needs}, but none is known among the {len(some)} items checked. Give the distances of more pairs, or "
             "leave 'tune' out."
         )
     if (apart == 0).all():
-        raise UserError(f"'tune' needs labels that differ. All labels are equal, of {len(some)} items looked at.")
+        raise UserError(f"'tune' needs labels that differ. The labels of all {len(some)} items checked are equal.")
     if apart.max() - apart.min() <= 1e-6 * apart.max():
         raise UserError(
-            f"'tune' needs label distances that differ. All are {apart.max():g}, of {len(some)} items looked at, so "
-            "that no item is nearer than others."
+            f"'tune' needs label distances that differ. All distances among the {len(some)} items checked are "
+            f"{apart.max():g}, so no item is nearer than others."
         )
 
 
@@ -303,5 +303,5 @@ def _explain_few(features: Float32, labels: Labels, distance: LabelDistance) -> 
     )
     value, name = max(found)
     return (
-        f"{known} They tell only this: the {name} score {value:.2f}, where 1 is best and 0 is chance. Give more items."
+        f"{known} These show only that the {name} score {value:.2f}, where 1 is best and 0 is chance. Give more items."
     )

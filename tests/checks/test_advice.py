@@ -76,7 +76,7 @@ def test_advice_is_not_what_is_so_already(case: str) -> None:
         assert found.options is not None
         assert options.items() <= found.options.items()
         assert any(getattr(config, name) != value for name, value in found.options.items())
-    nothing = [sentence for sentence in found.sentences if "Nothing can be learned" in sentence]
+    nothing = [sentence for sentence in found.sentences if "no sign that the labels can be learned" in sentence]
     assert bool(nothing) == (case == "no signal")
     assert "80 items" in found.sentences[0]
 
@@ -142,7 +142,7 @@ def test_the_advised_command_helps_or_nothing_can_be_learned(
     assert main(["train", "value", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"), *recipe]) == 0
     before, verdict, command = read_advice(tmp_path / "run")
     if not has_signal:
-        assert "Nothing can be learned from these" in verdict
+        assert "There is no sign that the labels can be learned from these" in verdict
         assert command == ""
         return
     assert shlex.split(command)[-1] == "--tune"
@@ -201,7 +201,7 @@ def test_a_model_of_vectors_names_the_call_that_helps(has_signal: bool, monkeypa
     options: dict[str, Any] = {"steps": 1, "sampler": "random(batch_size=40)", "quiet": True}
     verdict = cml.fit(rows[:100], labels[:100], **options).evaluate(rows[100:], labels[100:]).verdict
     if not has_signal:
-        assert "Nothing can be learned from these 100 items, as far as can be seen." in verdict
+        assert "There is no sign that the labels can be learned from these 100 items." in verdict
         assert "Next: " not in verdict
         return
     assert verdict.endswith("Choose the head on held-out items. Next: cml.fit(inputs, labels, tune=True)")

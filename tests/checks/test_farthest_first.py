@@ -49,7 +49,7 @@ def test_what_cannot_be_chosen_is_one_line() -> None:
     for count in (0, 4):
         with pytest.raises(UserError, match=f"must be from 1 to the 3 items of the pool. Got {count}"):
             choose_farthest(pool, pool, count)
-    with pytest.raises(UserError, match="the first items to label are chosen at random"):
+    with pytest.raises(UserError, match="Choose the first items to label at random"):
         choose_farthest(pool, pool[:0], 1)
     with pytest.raises(UserError):
         choose_farthest(pool, np.full((1, 2), np.nan, np.float32), 1)

@@ -134,6 +134,12 @@ def test_help_shows_the_options_that_most_set_and_help_all_each_once(capsys: pyt
     assert "--ema-decay" not in short
 
 
+def test_help_of_a_comparison_hides_the_options_that_its_rows_set() -> None:
+    flags = re.findall(r"^│ --([a-z-]+)", read_help("compare", "value"), re.MULTILINE)
+    assert {"losses", "freeze-backbone", "ema-decay"} <= set(flags)
+    assert not {"loss", "tune", "tune-minutes"} & set(flags)
+
+
 _RARE = {  # of each source with groups of options: one of the first group, and one that only --help-all shows
     **dict.fromkeys(("folder", "table", "text"), ("--group-column STR", "--decimal MARK")),
     "hf": ("--kind {numbers,captions,classes}", "--bits INT"),

@@ -204,7 +204,10 @@ def test_items_that_a_model_was_trained_on_are_left_out_and_counted(
     rows: Float64, model: cml.Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model.save(tmp_path / "model")
-    said = "20 of the 200 items are training items, the first is item 0. They are left out, and 180 calibrate."
+    said = (
+        "20 of the 200 items are training items, the first is item 0. They are left out, and 180 items are used for "
+        "the calibration."
+    )
     for some in (model, cml.load(tmp_path / "model")):
         calibration = some.calibrate(rows[180:380], rows[180:380, 0])
         assert capsys.readouterr().err.strip() == said
@@ -324,4 +327,4 @@ def test_a_run_leaves_out_queries_that_it_was_trained_on(
         with pytest.warns(UserWarning, match="The calibration has 40 items"):
             run.calibrate()
         assert "8 of the 48 queries of" in (said := capsys.readouterr().err)
-        assert "They are left out, and 40 calibrate." in said
+        assert "They are left out, and 40 items are used for the calibration." in said

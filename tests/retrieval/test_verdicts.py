@@ -59,7 +59,7 @@ def sample(count: int, mean: float) -> Float64:
             20,
             (3, 5, 6),
             (),
-            r"random \(3 against 6 in .*\)\. 20 queries are few\. The size of the difference is uncertain\.",
+            r"random \(3 against 6 in .*\)\. 20 queries are a small sample\. The size of the difference is uncertain\.",
         ),
         (500, (5, 3, 6), (), r"worse than frozen \(5 against 3 in .*\)\. Better than random \(5 against 6"),
         (7, (5, 5.1, 5.05), (), r"No clear difference from random \(5 against 5.05 in .*\)\. 7 queries are too few to"),
@@ -303,14 +303,15 @@ def test_check_names_the_option_that_makes_more_queries(tmp_path: Path, capsys: 
     data = folder_of(tmp_path / "a", range(230), **split)  # 207 test images, of which 30 % are queries
     assert main(["check", str(data)]) == 0
     said = capsys.readouterr().out
-    assert "Prepare it with --query-fraction 1: each test item is then a query" in said
+    assert "Prepare it again, into another folder, with --query-fraction 1: each test item is then" in said
     assert "label distance 0" not in said
     data = folder_of(tmp_path / "b", range(230), **split, query_fraction=1.0)  # does as it was told
     assert PreparedDataset.open(data).info.counts == {"train": 23, "query": 207, "gallery": 0}
     assert main(["check", str(data), "--skip", "near-in-order"]) == 0  # greys that grow as those of a film
     assert capsys.readouterr().out == f"{data}: nothing wrong\n"
     for name, count, said in (
-        ("c", 220, "Prepare it with a larger --test-fraction."),  # all test images are queries already
+        # all test images are queries already
+        ("c", 220, "Prepare it again, into another folder, with a larger --test-fraction."),
         ("d", 120, "Collect more items: half of these would be too few queries, too."),
     ):
         few = folder_of(tmp_path / name, range(count), test_fraction=0.3, label_columns=("grade",), query_fraction=1.0)
@@ -330,13 +331,14 @@ def test_check_recommends_what_works_with_groups(tmp_path: Path, capsys: pytest.
     data = cml.prepare("folder", tmp_path / "set", **grouped, test_fraction=0.5)
     assert main(["check", str(data.folder)]) == 0
     said = (
-        "Prepare it with --query-fraction 1: each test item is then a query, searched among all others of other groups."
+        "Prepare it again, into another folder, with --query-fraction 1: each test item is then a query, searched "
+        "among all others of other groups."
     )
     assert said in capsys.readouterr().out
     data = cml.prepare("folder", tmp_path / "all", **grouped, test_fraction=0.5, query_fraction=1.0)
     assert data.info.counts == {"train": 30, "query": 30, "gallery": 0}
     assert main(["check", str(data.folder)]) == 0
-    assert "Prepare it with a larger --test-fraction" not in capsys.readouterr().out  # half are for testing already
+    assert "a larger --test-fraction" not in capsys.readouterr().out  # half are for testing already
     with pytest.raises(
         UserError, match=r"All 6 test items are of the group 'p\d', so that no query has items of other"
     ):
@@ -377,7 +379,8 @@ def test_check_and_a_model_of_arrays_end_with_one(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/people: nothing wrong",
         "Verdict: 2 queries, each among 6 items, are fewer than 100 and can only show large differences: the 95 % "
-        "interval of a mean over them is ± 1.4 standard deviations. Prepare it with a larger --count.",
+        "interval of a mean over them is ± 1.4 standard deviations. Prepare it again, into another folder, with a "
+        "larger --count.",
     ]
     images = np.random.default_rng(0).integers(0, 255, (20, 16, 16, 3), np.uint8)
     model = cml.fit(
@@ -414,7 +417,7 @@ def test_prepare_and_check_say_that_groups_are_few(
     assert capsys.readouterr().out.splitlines()[-1] == line.removeprefix("cml: ")
     count = 15 if query_fraction == 1 else 7
     assert re.search(rf"of {count} groups are fewer than 20 groups and can only show large differences", line)
-    mend = "--query-fraction 1" if query_fraction < 1 else "Collect items of more groups: half of these 30 would be too"
+    mend = "--query-fraction 1" if query_fraction < 1 else "Collect items of more groups: half of these 30 groups"
     assert mend in line
 
 

@@ -93,7 +93,7 @@ def test_judgements_evaluate_models_of_other_labels() -> None:
         assert means["embedding"] > means["random"] + 0.05
     rows = of_numbers.evaluate(VECTORS[:60], pairs).rows
     assert rows["embedding"]["pair_spearman"].mean > rows["random"]["pair_spearman"].mean + 0.1
-    with pytest.raises(UserError, match=r"no two labels can be compared, .* Judged triplets have no distances"):
+    with pytest.raises(UserError, match=r"no two of the .* labels checked can be compared\. Judged triplets have no"):
         of_pairs.audit(VECTORS[:60], triplets)
 
 
@@ -193,11 +193,11 @@ def test_wrong_combinations() -> None:
     ):
         cml.fit(VECTORS, judged, tune=True, quiet=True)
     few = PairJudgements(pairs_of(100, 0.02), items=100)
-    with pytest.raises(UserError, match=r"too few of the pairs of known label distance are of two of the 20 held-out"):
+    with pytest.raises(UserError, match=r"too few pairs with a known label distance lie within the 20 held-out"):
         cml.fit(VECTORS[:100], few, tune=True, quiet=True)
     distance = distances.as_label_distance("judged-pairs")
     apart = distance.encode([["0", "7 1.0"], ["1", "8 2.0"], ["2", "9 3.0"]])
-    with pytest.raises(UserError, match=r"'tune' ranks .* of no two of 3 items looked at it is known\. Give the dist"):
+    with pytest.raises(UserError, match=r"'tune' ranks .* but none is known among the 3 items checked\. Give the dist"):
         check_tuned_labels(apart, distance)
     with pytest.raises(UserError, match="Judged triplets are orders and have no distances: take loss=logistic-triplet"):
         cml.fit(VECTORS, TripletJudgements(triplets_of(160, 50), items=160), loss="log-ratio", quiet=True)
@@ -282,7 +282,7 @@ def test_a_prepared_dataset_is_trained_and_evaluated(
     assert both[repeated].mean == pytest.approx(both[name].mean)
     said = f"On the {evaluation.repeated_questions} {kind} that were judged several times, {repeated} is "
     assert said in evaluation.verdict
-    assert ", and 1.00 at most by how far these judgements agree" in evaluation.verdict
+    assert "; 1.00 is the highest value that the disagreement among these judgements allows" in evaluation.verdict
     assert Evaluation.from_json(evaluation.to_json()).ceiling == pytest.approx(1)
     page = run.retrieval_report().read_text("utf-8")
     assert f"{repeated} ({evaluation.repeated_questions} questions)" in page

@@ -422,10 +422,10 @@ def test_a_chosen_ridge_regression_is_not_compared_with_itself(is_run: bool, tmp
 
 
 REFUSED = {
-    "few": "at least 30 items to choose by. Got 20 instead. They tell only this: the frozen features.* score",
-    "equal labels": "labels that differ. All labels are equal",
+    "few": "at least 30 items to choose by. Got 20 instead. These show only that the frozen features.* score",
+    "equal labels": "labels that differ. The labels of all 60 items checked are equal",
     "one class": "at least 2 classes. All 60 items are of the class 'a'",
-    "equal distances": "All are 1, of 60 items looked at",
+    "equal distances": "All distances among the 60 items checked are 1, so no item",
     "constant features": "the features of all items are equal",
     "groups": "'groups' leaves a split with .* items to train on",
     "groups of one label": "all equally far from each other. Make the groups smaller",
@@ -490,11 +490,11 @@ REFUSED_TABLES = {
         25,
         lambda n: n,
         lambda n: n % 7,
-        "at least 30 items to choose by. Got 25 instead. They tell only",
+        "at least 30 items to choose by. Got 25 instead. These show only",
     ),
-    "equal labels": ("value", 40, lambda n: 1, lambda n: n % 7, "labels that differ. All labels are equal"),
+    "equal labels": ("value", 40, lambda n: 1, lambda n: n % 7, "The labels of all 40 items checked are equal"),
     "one class": ("classes", 40, lambda n: "a", lambda n: n % 7, "All 40 items are of the class 'a'"),
-    "equal distances": ("classes", 40, lambda n: f"c{n}", lambda n: n % 7, "All are 1, of 40 items looked at"),
+    "equal distances": ("classes", 40, lambda n: f"c{n}", lambda n: n % 7, "among the 40 items checked are 1"),
     "constant vectors": ("value", 40, lambda n: n, lambda n: 5, "the features of all items are equal"),
 }
 
