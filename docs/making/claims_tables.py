@@ -14,27 +14,27 @@ from making.records import RECORDS, Cells
 from making.result_tables import load
 
 BEYOND_BINARY = "Beyond Binary Supervision, 2019"
-PROXY_ANCHOR = "Proxy Anchor, 2020"
-CANNOT_TELL = "cannot be told"
+PROXY_ANCHOR = class_tables.MADE["proxy-anchor"]
+INCONCLUSIVE = "inconclusive"
 NO = "does not hold"
 YES = "holds"
 
 
 class Claim(NamedTuple):
-    """A row of the table; ``again`` is a link to the page with the figures and the command."""
+    """A row of the table; ``command`` comes with a link to the page that has the figures and the whole command."""
 
     claim: str
     made_in: str
     data: str
     measured: str
     verdict: str
-    again: str
+    command: str
 
 
 def claims() -> Cells:
     """Make the table of claims: header and rows."""
     rows = [*_beyond_binary(), *_dense(), *_proxy_anchor(), *_class_losses(), *_maps(), *_self_supervision()]
-    return [["claim", "made in", "data", "measured", "verdict", "again"], *(list(row) for row in rows)]
+    return [["claim", "made in", "data", "measured", "verdict", "how to reproduce"], *(list(row) for row in rows)]
 
 
 def _beyond_binary() -> list[Claim]:
@@ -87,7 +87,7 @@ def _beyond_binary() -> list[Claim]:
             BEYOND_BINARY,
             "drawn scenes, COCO photographs",
             f"CIDEr-D after cross-entropy is higher in {len(better)} of {len(captions)}",
-            f"{YES} on drawn scenes" if better else CANNOT_TELL,
+            f"{YES} on drawn scenes" if better else INCONCLUSIVE,
             "`cml compare captioning`: [captioning](captioning.md)",
         ),
     ]
@@ -142,7 +142,7 @@ def _dense() -> list[Claim]:
         ahead, behind = sum(one["low"] > 0 for one in found), sum(one["high"] < 0 for one in found)
         data = f"{len(found)} comparisons on {', '.join(SET_NAMES.get(name, name) for name in by_set)}"
         measured = f"ahead in {ahead}, behind in {behind}"
-        verdict = CANNOT_TELL
+        verdict = INCONCLUSIVE
         if ahead or behind:
             verdict = f"{YES} in {ahead} of {len(found)}" if ahead > behind else f"{NO} in {behind} of {len(found)}"
         rows.append(Claim(text, BEYOND_BINARY, data, measured, verdict, "`dense_claims.py`: [papers](papers.md)"))
@@ -157,7 +157,7 @@ def _proxy_anchor() -> list[Claim]:
             PROXY_ANCHOR,
             "CUB, Cars, SOP, In-Shop",
             "not run: the data are not part of any package",
-            CANNOT_TELL,
+            INCONCLUSIVE,
             "`cml reproduce proxy-anchor cub`: [reproduce](../howto/reproduce.md)",
         )
     ]
@@ -171,7 +171,7 @@ def _proxy_anchor() -> list[Claim]:
                 "Proxy-Anchor converges fastest",
                 PROXY_ANCHOR,
                 class_tables.SETS[name],
-                f"Recall@1 after {STEPS} steps: {ours['mean']:.3f}; {_short(best)}: {at[best]['mean']:.3f}",
+                f"Recall@1 after {STEPS} steps: {_score(ours)}; {_short(best)}: {_score(at[best])}",
                 _judge(ours, at[best]),
                 "`class_claims.py`: [classes](classes.md)",
             )
@@ -193,7 +193,7 @@ def _robust(values: Mapping[str, Any], name: str, kind: str) -> Claim:
         "proxies are robust to wrong classes and outliers",
         PROXY_ANCHOR,
         f"{class_tables.SETS[name]}, {share}",
-        f"MAP@R {ours['mean']:.3f}; {_short(best)}: {pairs[best]['mean']:.3f}",
+        f"MAP@R {_score(ours)}; {_short(best)}: {_score(pairs[best])}",
         _judge(ours, pairs[best]),
         "`class_claims.py`: [classes](classes.md)",
     )
@@ -206,7 +206,7 @@ def _judge(ours: Mapping[str, float], best_other: Mapping[str, float]) -> str:
     """Say whether a figure is ahead of the best of the others, by intervals that do not overlap."""
     if ours["low"] > best_other["high"]:
         return YES
-    return NO if best_other["low"] > ours["high"] else CANNOT_TELL
+    return NO if best_other["low"] > ours["high"] else INCONCLUSIVE
 
 
 STABLE = 0.1  # of Recall@1: the range that all intervals lie in where a figure is stable
@@ -227,23 +227,23 @@ def _settings() -> list[Claim]:
             if claim.startswith("stable"):
                 ends = [mean(cell) + side * half(cell) for cell in cells for side in (-1, 1)]
                 is_narrow = max(ends) - min(ends) <= STABLE
-                verdict = NO if differ else YES if is_narrow else CANNOT_TELL
+                verdict = NO if differ else YES if is_narrow else INCONCLUSIVE
             else:
-                verdict = (YES if mean(cells[-1]) > mean(cells[0]) else NO) if differ else CANNOT_TELL
+                verdict = (YES if mean(cells[-1]) > mean(cells[0]) else NO) if differ else INCONCLUSIVE
             figures = ", ".join(f"{cell.rstrip('*')} at {value}" for cell, value in zip(cells, values, strict=True))
-            again = "`cml compare classes`: [settings](proxy_anchor.md)"
-            rows.append(Claim(claim, PROXY_ANCHOR, data, f"Recall@1 {figures}", verdict, again))
+            command = "`cml compare classes`: [settings](proxy_anchor.md)"
+            rows.append(Claim(claim, PROXY_ANCHOR, data, f"Recall@1 {figures}", verdict, command))
     return rows
 
 
-VERDICTS = {"yes": YES, "no": NO, "no difference shown": CANNOT_TELL}
+VERDICTS = {"yes": YES, "no": NO, "no difference shown": INCONCLUSIVE}
 
 
 def _class_losses() -> list[Claim]:
     rows = []
     for claim, made_in, digits, letters, confirmed in class_tables.claims()[1:]:
-        measured, again = f"MAP@R {digits}; {letters}", "`class_claims.py`: [classes](classes.md)"
-        rows.append(Claim(claim, made_in, "digits; letters", measured, _as_verdict(confirmed), again))
+        measured, command = f"MAP@R {digits}; {letters}", "`class_claims.py`: [classes](classes.md)"
+        rows.append(Claim(claim, made_in, "digits; letters", measured, _as_verdict(confirmed), command))
     return rows
 
 
@@ -256,12 +256,13 @@ def _maps() -> list[Claim]:
     figures = load("drlim").values["drlim"]["figures"]
     learned, others = figures["learned mapping"]["shift"], ("locally linear embedding", "principal components")
     holds = all(learned[2] < figures[other]["shift"][1] for other in others)
+    beside = [f"{other} {interval_text(tuple(figures[other]['shift']))}" for other in others]
     return [
         Claim(
             "a learned map ignores shifts that its graph links",
             "DrLIM, 2006",
             "digits 4 and 9, shifted",
-            f"dependence on the shift {learned[0]:.3f}; {others[0]} {figures[others[0]]['shift'][0]:.3f}",
+            f"dependence on the shift {'; '.join([interval_text(tuple(learned)), *beside])}",
             YES if holds else NO,
             "`cml reproduce drlim digits`: [shifted digits](drlim.md)",
         ),
@@ -270,21 +271,21 @@ def _maps() -> list[Claim]:
 
 
 def _mining() -> list[Claim]:
-    values, made_in, again = class_tables.mining(), "FaceNet, 2015", "`class_claims.py`: [classes](classes.md)"
+    values, made_in, command = class_tables.mining(), "FaceNet, 2015", "`class_claims.py`: [classes](classes.md)"
     claim = f"{class_tables.SEMI_HARD} > {class_tables.HARDEST}"
     differences = [values[name]["claims"][claim][class_tables.MEASURE] for name in class_tables.SETS]
     measured = f"MAP@R {'; '.join(map(class_tables.difference_text, differences))}"
     verdict, data = _as_verdict(class_tables.judge(differences)), "; ".join(class_tables.SETS.values())
-    rows = [Claim("semi-hard triplets train better than the hardest", made_in, data, measured, verdict, again)]
+    rows = [Claim("semi-hard triplets train better than the hardest", made_in, data, measured, verdict, command)]
     for name, title in class_tables.SETS.items():
         curves = values[name]["convergence"]
         semi_hard, hardest = (
             curves[loss]["steps"][STEPS]["recall@1"] for loss in (class_tables.SEMI_HARD, class_tables.HARDEST)
         )
-        measured = f"Recall@1 after {STEPS} steps: {semi_hard['mean']:.3f}; hardest: {hardest['mean']:.3f}"
+        measured = f"Recall@1 after {STEPS} steps: {_score(semi_hard)}; hardest: {_score(hardest)}"
         verdict = _judge(semi_hard, hardest)
         rows.append(
-            Claim("semi-hard triplets converge faster than the hardest", made_in, title, measured, verdict, again)
+            Claim("semi-hard triplets converge faster than the hardest", made_in, title, measured, verdict, command)
         )
     return rows
 
@@ -304,15 +305,15 @@ def _self_supervision() -> list[Claim]:
         difference = over_seeds(np.subtract(*(by_row[side][count]["probe"] for side in sides)))
         measured = f"probe's accuracy {interval_text(difference)} over {sides[1].partition(',')[0]}"
         verdict = _judge_difference(difference)
-        again = "`self_supervision.py`: [self-supervision](self_supervision.md)"
-        rows.append(Claim(claim, "survey", f"digits, {count} labels a class", measured, verdict, again))
+        command = "`self_supervision.py`: [self-supervision](self_supervision.md)"
+        rows.append(Claim(claim, "survey", f"digits, {count} labels a class", measured, verdict, command))
     return rows
 
 
 def _judge_difference(difference: Interval) -> str:
     """Say whether an interval lies above 0."""
     _, low, high = difference
-    return YES if low > 0 else NO if high < 0 else CANNOT_TELL
+    return YES if low > 0 else NO if high < 0 else INCONCLUSIVE
 
 
 def _class_figures() -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ KINDS["sentences"] = "captions"
 def texts() -> Cells:
     """Make the table of texts: means and standard deviations over seeds, learning rates, seconds."""
     values = _texts()
-    rows = [["way", *(f"{task}: {what}" for task in TASKS for what in ("score@10", "rate", "seconds"))]]
+    rows = [["method", *(f"{task}: {what}" for task in TASKS for what in ("score@10", "rate", "seconds"))]]
     for way, title in WAYS.items():
         rows.append([title, *(cell for task in TASKS for cell in _way_cells(values[task][way]))])
     return rows
