@@ -171,8 +171,9 @@ class TrainConfig:
     """Weight decay of all weights."""
     schedule: str = "cosine"
     """Learning rate schedule: cosine decays to zero, inverse(decay=1e-4) is 1 / (1 + decay * step), as in the log-ratio
-    paper, step(every=N, decay=0.1) is decay ** (step // every), and constant leaves the rate as it is. In Python also a
-    function that returns a scheduler of torch, which is called 'custom' in the saved options."""
+    paper, step(every=N, decay=0.1) is decay ** (step // every), for the first time at step M with first=M, and constant
+    leaves the rate as it is. In Python also a function that returns a scheduler of torch, which is called 'custom' in
+    the saved options."""
     warmup: int = 0
     """Number of warm-up steps, over which the learning rate rises from zero."""
     head_first: int = 0

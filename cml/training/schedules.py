@@ -48,14 +48,15 @@ class Inverse(Schedule):
 
 
 class Step(Schedule):
-    """The base rates times ``decay`` after every so many steps."""
+    """The base rates times ``decay`` after every so many steps; ``first`` is the step of the first time."""
 
-    def __init__(self, every: int, decay: float = 0.1) -> None:
+    def __init__(self, every: int, decay: float = 0.1, first: int | None = None) -> None:
         self.every, self.decay = check_whole("every", every), check_number("decay", decay, least=0, below=1)
+        self.first = self.every if first is None else check_whole("first", first)
 
     def factor(self, step: int, steps: int) -> float:
         """See ``Schedule``."""
-        return self.decay ** (step // self.every)
+        return 1.0 if step < self.first else self.decay ** (1 + (step - self.first) // self.every)
 
 
 registry: Registry[Schedule] = Registry(

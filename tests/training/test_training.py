@@ -457,9 +457,13 @@ def test_schedules() -> None:
     assert learning_rate_factor(replace(CONFIG, schedule="constant"), 7) == 1
     halved = replace(CONFIG, schedule="step(every=10, decay=0.5)")
     assert [learning_rate_factor(halved, step) for step in (0, 9, 10, 25)] == [1, 1, 0.5, 0.25]
+    late = replace(CONFIG, schedule="step(every=10, first=15, decay=0.5)")
+    factors = [learning_rate_factor(late, step) for step in range(40)]
+    assert factors == [1.0] * 15 + [0.5] * 10 + [0.25] * 10 + [0.125] * 5
     for given, said in (
         ("step", "needs the setting 'every'"),
         ("step(every=0)", "'every' must be a whole number of at least 1"),
+        ("step(every=9, first=0)", "'first' must be a whole number of at least 1"),
         ("inverse(decay=-1)", "'decay' must be a finite number at least 0"),
         ("inverse(rate=1)", "rate"),
     ):
