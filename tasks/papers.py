@@ -11,6 +11,7 @@ from cml.task import Task
 from cml.tasks import caption, classes, layout, pose, value
 from cml.tasks.baselines import published_log_ratio
 from cml.tasks.published_figures import BATCH_RECALL, OURS, RECALL_KS, PublishedFigures, published_figures
+from cml.tasks.published_settings import OPTIMISER_NOTE, AuthorsSettings, authors_settings, why_quoted
 from cml.training.config import TrainConfig
 
 
@@ -128,7 +129,6 @@ _AUTHORS_CODE: Mapping[str, Mapping[str, float]] = {  # of ResNet-50
     "cub": {"recall@1": 0.699, "recall@2": 0.796, "recall@4": 0.866, "recall@8": 0.914},
     "cars": {"recall@1": 0.877, "recall@2": 0.927, "recall@4": 0.955, "recall@8": 0.973},
 }
-_ANOTHERS = "Figures of other papers, whose settings are not known here."
 _STORED = 256  # pixels of the shorter side of a stored image, of which the network sees 224
 
 
@@ -140,14 +140,22 @@ def _epochs(images: int, batch: int, head: int, every: int, decay: float) -> dic
     return {"sampler": f"random(batch_size={batch})", **steps}
 
 
-def _table_row(published: PublishedFigures, resnet: Mapping[str, Any]) -> PublishedRow:
-    """A row of the paper's tables; ``resnet`` are the options of the deeper networks."""
+def _table_row(
+    published: PublishedFigures, resnet: Mapping[str, Any], settings: AuthorsSettings | None
+) -> PublishedRow:
+    """A row of the paper's tables.
+
+    ``resnet`` are the options of the deeper networks, ``settings`` those of another method, if they are known.
+    """
     size = "" if published.side == 224 else f", {published.side} px"
     parts = [published.method, published.network, f"{published.dimension}-d"]
     name = ", ".join(part for part in parts if part) + size
+    if settings is not None:
+        changes = {**settings.changes, "dimension": published.dimension}
+        return PublishedRow(name, changes, published.recall, f"{_PAPER}, from {settings.paper}")
     if published.method != OURS:
-        return PublishedRow(name, {}, published.recall, _PAPER, quoted=_ANOTHERS)
-    changes: dict[str, Any] = {"backbone": _NETWORKS[published.network] + _POOL, "dimension": published.dimension}
+        return PublishedRow(name, {}, published.recall, _PAPER, quoted=why_quoted(published.method))
+    changes = {"backbone": _NETWORKS[published.network] + _POOL, "dimension": published.dimension}
     if published.side != 224:
         changes["image_size"] = (published.side, published.side)
     if published.network.startswith("ResNet"):
@@ -163,7 +171,10 @@ def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get:
     if not is_small:
         common, decay = {"learning_rate": 6e-4, "batch_norm": "batch"}, 0.25
     resnet = _epochs(sizes[0], 120, 5, every // 2, decay)
-    rows = [_table_row(published, resnet) for published in published_figures(dataset)]
+    table = published_figures(dataset)
+    others = {one.method: authors_settings(one.method, dataset, sizes[0]) for one in table}
+    rows = [_table_row(published, resnet, others[published.method]) for published in table]
+    notes = [settings.note for settings in others.values() if settings is not None]
     main = f"{OURS}, BN-Inception, 512-d"
     if is_small:
         figures = _AUTHORS_CODE[dataset]
@@ -201,7 +212,8 @@ def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get:
         get,
         f"cml prepare {dataset.replace('-', '_')} --source {source} --out DATA",
         (
-            "The published figures are those of the best epoch on the test images; cml's are of the last step.",
+            "The published figures of Proxy-Anchor are those of the best epoch on the test images; cml's are of the "
+            "last step.",
             "Epochs, rates and batches are those of the authors' code. It trains 60 epochs, where the paper states 40 "
             "for CUB and Cars.",
             "Crops are of random areas and shapes, as in the authors' code. The paper states random crops.",
@@ -209,6 +221,7 @@ def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get:
             "prepared with --image-size none.",
             "GoogleNet has the settings of BN-Inception, and ResNet-101 those of ResNet-50: the paper states none.",
             "GoogleNet is torchvision's, whose weights may differ from those of the paper.",
+            *((OPTIMISER_NOTE, *notes) if notes else ()),
         ),
         "things",
     )

@@ -32,9 +32,11 @@ from cml.errors import UserError
 from cml.losses import get as loss
 from cml.papers import reproduce, reproduction
 from cml.papers.reproduction import Reproduction
+from cml.registry import Choice
 from cml.sampling import get as sampler
 from cml.tasks.papers import PAPERS
 from cml.tasks.published_figures import RECALL_KS, published_figures
+from cml.training.optimizer import learning_rate_factor
 
 SMALL = ["--backbone", "small-cnn", "--weights", "none", "--image-size", "32", "32", "--steps", "2", "--workers", "0"]
 EXPERIMENTS = [(paper, name) for paper, one in PAPERS.items() for name in one]
@@ -61,9 +63,18 @@ def write_ages(folder: Path) -> Agedb:
 
 
 SOURCES["agedb"] = write_ages
+FEW_POSITIVES = "ignore:(Some|No) (items|item|anchors|anchor) .*:RuntimeWarning"  # in the small batches of a piece
+OTHERS = {  # rows of other methods that are trained, with their authors' settings
+    "cub": {
+        "Margin, ResNet-50, 128-d",
+        *(f"{method}, BN-Inception, {d}-d" for method in ("Multi-similarity", "SoftTriple") for d in (64, 512)),
+    },
+    "cars": {f"SoftTriple, BN-Inception, {d}-d" for d in (64, 512)},
+}
 CLASSES: dict[str, Callable[[Path], Any]] = {"cub": Cub, "cars": Cars, "sop": Sop, "in-shop": InShop}
 
 
+@pytest.mark.filterwarnings(FEW_POSITIVES)
 @pytest.mark.slow
 @pytest.mark.parametrize(("paper", "name"), EXPERIMENTS)
 def test_each_experiment_runs_on_a_piece(
@@ -164,13 +175,73 @@ def test_published_figures_are_whole_and_rise_with_k() -> None:
             assert shares[-1] < 1
             assert row.side in (224, 256, 324, 448)
         rows = {row.name: row for row in PAPERS["proxy-anchor"][name].rows}
-        printed = {row.name for row in rows.values() if row.source == "the tables of the paper"}
+        printed = {row.name for row in rows.values() if row.source.startswith("the tables of the paper")}
         assert len(printed) == counts[name]
-        assert {name for name in printed if not rows[name].quoted} == {
-            name for name in printed if name.startswith("Proxy-Anchor")
-        }
+        ours = {one for one in printed if one.startswith("Proxy-Anchor")}
+        assert {one for one in printed if not rows[one].quoted} == ours | OTHERS.get(name, set())
     assert PAPERS["proxy-anchor"]["sop"].measures == ("recall@1", "recall@10", "recall@100", "recall@1000")
     assert PAPERS["proxy-anchor"]["in-shop"].measures[-1] == "recall@40"
+
+
+@pytest.mark.parametrize(
+    ("row", "batch", "steps", "factors"),
+    [
+        ("Multi-similarity, BN-Inception, 512-d", 80, 3000, {1199: 1, 1200: 0.1, 2399: 0.1, 2400: 0.01, 2999: 0.01}),
+        # 184 batches an epoch; the rate falls before epochs 19 and 39 of 0 to 49
+        ("SoftTriple, BN-Inception, 64-d", 32, 9200, {3495: 1, 3496: 0.1, 7175: 0.1, 7176: 0.01, 9199: 0.01}),
+        # 200 steps an epoch; the rate falls before epochs 12, 14, 16 and 18 of 0 to 19
+        (
+            "Margin, ResNet-50, 128-d",
+            70,
+            4000,
+            {2399: 1, 2400: 0.5, 2800: 0.25, 3200: 0.125, 3600: 0.0625, 3999: 0.0625},
+        ),
+    ],
+)
+def test_rows_of_other_methods_have_their_authors_settings(
+    row: str, batch: int, steps: int, factors: dict[int, float]
+) -> None:
+    experiment = PAPERS["proxy-anchor"]["cub"]
+    found = experiment.row(row)
+    assert found is not None
+    config = with_changes(experiment.config, found.changes)
+    assert Choice.parse(config.sampler).settings["batch_size"] == batch
+    assert config.steps == steps
+    assert {step: learning_rate_factor(config, step) for step in factors} == pytest.approx(factors)
+    assert (config.head_first, config.warmup, config.clip_gradient_value) == (0, 0, None)
+    assert f"{config.dimension}-d" in row
+    method = row.partition(",")[0]
+    assert sum(note.startswith(f"{method} has the settings of") for note in experiment.notes) == 1
+
+
+@pytest.mark.filterwarnings(FEW_POSITIVES)
+@pytest.mark.slow
+@pytest.mark.parametrize("row", sorted(row for row in OTHERS["cub"] if "512-d" not in row))
+def test_rows_of_other_methods_run_with_their_own_batches_and_losses(
+    row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduction, "seconds_an_image", lambda config, device: 0.01)
+    experiment = PAPERS["proxy-anchor"]["cub"]
+    config = replace(experiment.config, backbone="small-cnn", image_size=(32, 32), device="cpu")
+    options = reproduce.ReproduceOptions(small=True, rows=(row,))
+    made = reproduce.reproduce(experiment, config, None, tmp_path, options)
+    assert {one.method for one in made.figures if one.ours is not None} == {row}
+    folders = json.loads((tmp_path / "comparison.json").read_text("utf-8"))["folders"]
+    trained = cml.Run.open(tmp_path / folders[row]).config.train
+    found = experiment.row(row)
+    assert found is not None
+    assert trained.loss == found.changes["loss"]
+    assert trained.backbone == "small-cnn"
+
+
+def test_rows_that_stay_quoted_say_why() -> None:
+    for name in RECALL_KS:
+        rows = {row.name.partition(",")[0]: row.quoted for row in PAPERS["proxy-anchor"][name].rows if row.quoted}
+        if "Proxy-NCA" in rows:
+            assert "RMSprop" in rows["Proxy-NCA"]
+        if "RLL-H" in rows:
+            assert "cml has no ranked list loss" in rows["RLL-H"]
+        assert rows["HDC"] == "Figures of other papers, whose settings are not known here."
 
 
 def test_without_data_the_published_figures_and_a_forecast_are_told(
@@ -253,7 +324,7 @@ def test_small_rows_keep_what_makes_them_differ() -> None:
             made[row.name] = reproduce._row_config(experiment.config, row, {}, options)
     assert {config.weights for config in made.values()} == {"none"}
     assert {config.image_size[0] for config in made.values()} == {64, 96, 128}  # those of 224, 324 and 448
-    assert {config.dimension for config in made.values()} == {64, 512}
+    assert {config.dimension for config in made.values()} == {64, 128, 512}
     assert {config.backbone.partition("(")[0] for config in made.values()} == {
         *("bn-inception", "googlenet", "resnet50", "resnet101")
     }
