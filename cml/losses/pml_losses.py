@@ -1,16 +1,18 @@
 """The losses of pytorch-metric-learning that have a name in cml, one class each.
 
-Each computes exactly what the library computes. Its docstring says what that is and where it differs from the paper;
-its ``__init__`` maps cml's settings to the library's. ``pml.py`` calls the library.
+Each computes exactly what the library computes, but for the term ``tau`` of SoftTriple. Its docstring says what that is
+and where it differs from the paper; its ``__init__`` maps cml's settings to the library's. ``pml.py`` calls the
+library.
 """
 
 from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
 from cml.errors import UserError
 from cml.losses.loss import LossInfo
-from cml.losses.pairs import is_transformed
+from cml.losses.pairs import is_transformed, unit_rows
 from cml.losses.pml import PmlPairLoss, PmlProxyLoss, lp_distance, pml
 from cml.settings import check_above_zero, check_flag, check_number, check_whole, check_word
 
@@ -389,8 +391,8 @@ class SoftTripleLoss(PmlProxyLoss):
 
         -log( exp(scale (S_y - margin)) / ( exp(scale (S_y - margin)) + sum_{k != y} exp(scale S_k) ) )
 
-    where S_km is the cosine of the item and a centre, and y the item's class. The paper adds a term that merges centres
-    of one class; the library leaves it out.
+    where S_km is the cosine of the item and a centre, and y the item's class. With ``tau``, a term is added that merges
+    centres of a class: tau / (C M (M - 1)) times the sum, over the pairs of centres of each class, of their distance.
 
     Inputs: embeddings (B, D), class numbers (B,) int64; ``prepare`` makes the centres.
 
@@ -401,6 +403,7 @@ class SoftTripleLoss(PmlProxyLoss):
         scale: Above 0.
         gamma: Above 0. How soft the choice among a class's centres is.
         margin: At least 0, a cosine.
+        tau: At least 0. Weight of the term that merges centres; 0.2 in the authors' code.
 
     Raises:
         UserError: a setting is out of range.
@@ -422,9 +425,27 @@ class SoftTripleLoss(PmlProxyLoss):
         when="Classes that fall into several kinds, such as views of a product.",
     )
 
-    def __init__(self, centers: int = 10, scale: float = 20.0, gamma: float = 0.1, margin: float = 0.01) -> None:
+    def __init__(
+        self, centers: int = 10, scale: float = 20.0, gamma: float = 0.1, margin: float = 0.01, tau: float = 0.0
+    ) -> None:
         check_whole("centers", centers)
         scale, gamma = check_above_zero("scale", scale), check_above_zero("gamma", gamma)
         margin = check_number("margin", margin, least=0)
         super().__init__("SoftTripleLoss", centers_per_class=centers, la=scale, gamma=gamma, margin=margin)
         self.centers, self.scale, self.gamma, self.margin = centers, scale, gamma, margin
+        self.tau = check_number("tau", tau, least=0)
+
+    def forward(self, embeddings: Tensor, classes: Tensor) -> Tensor:
+        """The loss of a batch."""
+        value = super().forward(embeddings, classes)
+        return value + self.tau * self._spread() if self.tau and self.centers > 1 else value
+
+    def _spread(self) -> Tensor:
+        """Half the mean distance of two centres of a class."""
+        # the library's SparseCentersRegularizer compares all centres of all classes
+        with torch.autocast(self.inner.fc.device.type, enabled=False):
+            centers = unit_rows(self.inner.fc.T).unflatten(0, (-1, self.centers))  # (C, M, D)
+            cosines = centers @ centers.mT  # (C, M, M)
+            pairs = torch.ones(cosines.shape[1:], dtype=torch.bool, device=cosines.device).triu(diagonal=1)
+            # as in the authors' code, the constant keeps the gradient finite where two centres coincide
+            return (2 + 1e-5 - 2 * cosines[:, pairs]).sqrt().mean() / 2  # (C, M (M - 1) / 2)

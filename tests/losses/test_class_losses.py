@@ -9,6 +9,7 @@ import pytest
 import pytorch_metric_learning.distances as pml_distances
 import pytorch_metric_learning.losses as pml_losses
 import pytorch_metric_learning.miners as pml_miners
+import pytorch_metric_learning.regularizers as pml_regularizers
 import slow_class_losses as slow
 import torch
 from hypothesis import given, settings
@@ -121,6 +122,25 @@ def test_proxy_losses_are_their_formulas() -> None:
         centers = proxies_of(loss)  # (D, C M) in the library
         expected = slow.soft_triple(f, centers.T.reshape(3, 3, 4), y, 20.0, 0.1, 0.01)
         assert_same(loss(f, CLASSES), expected, f, centers)
+
+
+def test_soft_triple_merges_the_centres_of_a_class() -> None:
+    y = CLASSES.tolist()
+    f = points(seed=0)
+    loss = made("soft-triple(centers=3, tau=0.2)")
+    centers = proxies_of(loss)  # (D, C M) in the library
+    by_class = centers.T.reshape(3, 3, 4)
+    expected = slow.soft_triple(f, by_class, y, 20.0, 0.1, 0.01) + 0.2 * slow.spread_of_centers(by_class)
+    assert_same(loss(f, CLASSES), expected, f, centers)
+    library = pml_regularizers.SparseCentersRegularizer(3, 3)
+    assert torch.allclose(library(centers.T), slow.spread_of_centers(by_class), rtol=1e-4)  # another small constant
+    single, plain = made("soft-triple(centers=1, tau=0.2)"), made("soft-triple(centers=1)")
+    assert torch.equal(single(f, CLASSES), plain(f, CLASSES))
+    with torch.no_grad():
+        centers.copy_(centers[:, :1].expand_as(centers))  # all centres coincide
+    loss(f, CLASSES).backward()
+    assert centers.grad is not None
+    assert centers.grad.isfinite().all()
 
 
 def test_wrapped_losses_are_pytorch_metric_learnings() -> None:
@@ -322,6 +342,7 @@ def test_wrong_arguments() -> None:
         ("proxy-nca(scale=0)", "'scale'"),
         ("soft-triple(centers=0)", "'centers' must be a whole number of at least 1. Got 0"),
         ("soft-triple(gamma=0)", "'gamma'"),
+        ("soft-triple(tau=-1)", "'tau' must be a finite number at least 0"),
         ("proxy-anchor(alpha=0)", "'alpha'"),
         ("proxy-nca-pp(temperature=0)", "'temperature'"),
         ("proxy-gml(per_class=1.5)", "'per_class' must be a whole number"),

@@ -186,6 +186,17 @@ def soft_triple(f: Tensor, centers: Tensor, classes: list[int], scale: float, ga
     return mean(terms)
 
 
+def spread_of_centers(centers: Tensor) -> Tensor:
+    """``centers`` (C, M, D): the term that SoftTriple adds for them, at weight 1."""
+    classes, per_class, _ = centers.shape
+    total = torch.zeros((), dtype=centers.dtype)
+    for of_class in centers:
+        for first in range(per_class):
+            for second in range(first + 1, per_class):
+                total = total + torch.sqrt(2 + 1e-5 - 2 * cosine(of_class[first], of_class[second]))
+    return total / (classes * per_class * (per_class - 1))
+
+
 def proxy_anchor(f: Tensor, proxies: Tensor, classes: list[int], alpha: float, delta: float) -> Tensor:
     pulls, pushes = [], []
     for k, proxy in enumerate(proxies):
