@@ -26,7 +26,8 @@ _MARGIN_EPOCH = 200  # steps, whatever the number of images
 _UNKNOWN = "Figures of other papers, whose settings are not known here."
 _QUOTED: Mapping[str, str] = {
     "Proxy-NCA": "Its authors published no code. They trained it by RMSprop, and the public re-implementation "
-    "(github.com/dichotomies/proxy-nca) by Adam with an epsilon of 1 at a rate of 0.045. cml has neither optimiser.",
+    "(github.com/dichotomies/proxy-nca) by Adam with an epsilon of 1 at a rate of 0.045, and with smoothed "
+    "labels. cml has neither the optimisers nor the smoothing.",
     "RLL-H": "cml has no ranked list loss. That of pytorch-metric-learning cannot be computed from pairs, and its "
     "gradient includes that of the weights, which the authors' code keeps constant.",
 }
@@ -55,7 +56,7 @@ def _multi_similarity() -> AuthorsSettings:
     changes = {
         "loss": "multi-similarity(alpha=2, beta=40, base=0.5, epsilon=0.1)",
         "sampler": "per-class(batch_size=80, per_class=5)",
-        "backbone": "bn-inception(pooling=mean-max)",
+        "backbone": "bn-inception(pooling=max)",
         "image_size": (227, 227),
         "crop": 227 / 256,
         "steps": 3000,
@@ -71,8 +72,7 @@ def _multi_similarity() -> AuthorsSettings:
         changes,
         "Wang and others, CVPR 2019",
         "Multi-similarity has the settings of configs/example.yaml in github.com/msight-tech/research-ms-loss. Its "
-        "authors pool by the maximum, cml by mean plus maximum. Their crops take at least 16 % of the area, cml's 8 %. "
-        "They report the best step on the test images.",
+        "authors' crops take at least 16 % of the area, cml's 8 %. They report the best step on the test images.",
     )
 
 

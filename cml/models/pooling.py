@@ -1,20 +1,20 @@
 """Pooling of a network's last convolution map to its features."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cml.errors import UserError
 
-Pooling = Literal["mean", "mean-max"]
-POOLINGS: tuple[Pooling, ...] = ("mean", "mean-max")
+Pooling = Literal["mean", "max", "mean-max"]
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 
 def pool_map(
     feature_map: Tensor,  # (B, C, h, w)
-    # ``mean``, or ``mean-max`` for the sum of mean and maximum, as in the authors' code of Proxy-Anchor (Kim et al.,
-    # CVPR 2020)
+    # ``mean``; ``max`` for the maximum, as in the authors' code of multi-similarity (Wang et al., CVPR 2019); or
+    # ``mean-max`` for the sum of both, as in that of Proxy-Anchor (Kim et al., CVPR 2020)
     pooling: Pooling,
 ) -> Tensor:  # features (B, C)
     """Pool a map over its positions.
@@ -24,25 +24,32 @@ def pool_map(
         >>> pool_map(torch.tensor([[[[1.0, 3.0]]]]), "mean-max")
         tensor([[5.]])
     """
-    mean = feature_map.mean(dim=(2, 3))
-    return mean if pooling == "mean" else mean + feature_map.amax(dim=(2, 3))
+    if pooling == "mean":
+        return feature_map.mean(dim=(2, 3))
+    maximum = feature_map.amax(dim=(2, 3))
+    return maximum if pooling == "max" else feature_map.mean(dim=(2, 3)) + maximum
 
 
-class MeanMaxPool(nn.AdaptiveAvgPool2d):
-    """The sum of mean and maximum of a map (B, C, h, w), as a map (B, C, 1, 1), in place of a network's mean."""
+class MaxPool(nn.AdaptiveAvgPool2d):
+    """The maximum of a map (B, C, h, w), or its sum with the mean, as a map (B, C, 1, 1), in place of a network's mean.
 
-    def __init__(self) -> None:
+    It is a mean by its type, so that ``last_feature_map`` finds it.
+    """
+
+    def __init__(self, pooling: Pooling) -> None:
         super().__init__(1)
+        self.with_mean = pooling == "mean-max"
 
     def forward(self, feature_map: Tensor) -> Tensor:
         """Pool a map."""
-        return super().forward(feature_map) + functional.adaptive_max_pool2d(feature_map, 1)
+        maximum = functional.adaptive_max_pool2d(feature_map, 1)
+        return super().forward(feature_map) + maximum if self.with_mean else maximum
 
 
 def check_pooling(backbone: str, pooling: str) -> None:
     """Check the setting ``pooling`` of a backbone."""
     if pooling not in POOLINGS:
-        raise UserError(f"The 'pooling' of {backbone} must be {' or '.join(POOLINGS)}. Got {pooling!r} instead.")
+        raise UserError(f"The 'pooling' of {backbone} must be one of {', '.join(POOLINGS)}. Got {pooling!r} instead.")
 
 
 def replace_module(network: nn.Module, path: str, module: nn.Module) -> None:
@@ -51,16 +58,16 @@ def replace_module(network: nn.Module, path: str, module: nn.Module) -> None:
     setattr(network.get_submodule(parent), name, module)
 
 
-def replace_mean_pool(network: nn.Module, backbone: str) -> None:
-    """Replace the last pooling layer of a network, a mean over all positions, by ``MeanMaxPool``."""
+def replace_mean_pool(network: nn.Module, backbone: str, pooling: Pooling) -> None:
+    """Replace the last pooling layer of a network, a mean over all positions, by ``MaxPool``."""
     pools = [path for path, module in network.named_modules() if isinstance(module, nn.AdaptiveAvgPool2d)]
     last = network.get_submodule(pools[-1]) if pools else None
     if not isinstance(last, nn.AdaptiveAvgPool2d) or last.output_size not in (1, (1, 1)):
         raise UserError(
-            f"The backbone {backbone!r} does not end in a mean over all positions: leave out pooling=mean-max, or take "
-            "a network that does, such as resnet50."
+            f"The backbone {backbone!r} does not end in a mean over all positions: leave out pooling={pooling}, or "
+            "take a network that does, such as resnet50."
         )
-    replace_module(network, pools[-1], MeanMaxPool())
+    replace_module(network, pools[-1], MaxPool(pooling))
 
 
 _STAGES = ("features", "layers", "conv5")  # of torchvision's networks without a pooling layer: DenseNet, MobileNetV2

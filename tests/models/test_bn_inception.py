@@ -1,4 +1,4 @@
-"""BN-Inception: shapes, published pixels and weights read from a file; and mean plus maximum pooling of any network."""
+"""BN-Inception: shapes, published pixels and weights read from a file; and the pooling of any network."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ def model(weights: str, name: str = "bn-inception") -> EmbeddingModel:
     return EmbeddingModel(ModelConfig(name, weights, dimension=8, normalize=True, image_size=(64, 64))).eval()
 
 
-def slowly_pooled(maps: Tensor, *, with_maximum: bool) -> Tensor:
-    """Mean of each map, plus its maximum if wanted, number by number."""
+def slowly_pooled(maps: Tensor, pooling: str) -> Tensor:
+    """The mean or maximum of each map, or their sum, number by number."""
     rows = []
     for item in maps:
         numbers = [channel.flatten().tolist() for channel in item]
-        rows.append([sum(each) / len(each) + (max(each) if with_maximum else 0) for each in numbers])
+        parts = {"mean": lambda each: sum(each) / len(each), "max": max}
+        rows.append([sum(parts[part](each) for part in pooling.split("-")) for each in numbers])
     return torch.tensor(rows)
 
 
@@ -53,10 +54,12 @@ def test_published_weights_are_read_from_a_file_and_pixels_are_theirs(ending: st
         maps = network.features(published)  # type: ignore[operator]
         assert made.features(images).shape == (2, 1024)
         torch.testing.assert_close(made.feature_maps(images), maps, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(made.features(images), slowly_pooled(maps, with_maximum=False), atol=1e-4, rtol=1e-4)
-        pooled = model(str(path), "bn-inception(pooling=mean-max)").features(images)
-        torch.testing.assert_close(pooled, slowly_pooled(maps, with_maximum=True), atol=1e-4, rtol=1e-4)
-    assert made.feature_maps(torch.zeros(1, 3, 224, 224)).shape == (1, 1024, 7, 7)
+        torch.testing.assert_close(made.features(images), slowly_pooled(maps, "mean"), atol=1e-4, rtol=1e-4)
+        for pooling in ("max", "mean-max"):
+            pooled = model(str(path), f"bn-inception(pooling={pooling})").features(images)
+            torch.testing.assert_close(pooled, slowly_pooled(maps, pooling), atol=1e-4, rtol=1e-4)
+    for side in (224, 227):  # 227 is the side in the code of multi-similarity
+        assert made.feature_maps(torch.zeros(1, 3, side, side)).shape == (1, 1024, 7, 7)
 
 
 def test_it_trains_is_saved_and_opened_without_the_file(tmp_path: Path) -> None:
@@ -125,10 +128,13 @@ def test_files_that_do_not_fit_are_one_line_each(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["resnet18", "googlenet", "regnet_y_400mf"])
-def test_mean_and_maximum_of_torchvisions_networks(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [("resnet18", "mean-max"), ("resnet18", "max"), ("googlenet", "mean-max"), ("regnet_y_400mf", "max")],
+)
+def test_mean_and_maximum_of_torchvisions_networks(name: str, pooling: str) -> None:
     torch.manual_seed(0)
-    made = models.get(f"{name}(pooling=mean-max)", "none")
+    made = models.get(f"{name}(pooling={pooling})", "none")
     plain = models.get(name, "none")
     plain.module.load_state_dict(made.module.state_dict())
     pixels = torch.randn(2, 3, 64, 64)
@@ -137,15 +143,15 @@ def test_mean_and_maximum_of_torchvisions_networks(name: str) -> None:
         assert maps is not None
         features = made.module.eval()(pixels)
         again = made.feature_map(made.module, pixels)
-    torch.testing.assert_close(features, slowly_pooled(maps, with_maximum=True), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(features, slowly_pooled(maps, pooling), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(again, maps)
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("resnet18(pooling=max)", "The 'pooling' of resnet18 must be mean or mean-max. Got 'max'"),
-        ("bn-inception(pooling=1)", "The 'pooling' of bn-inception must be mean or mean-max. Got 1"),
+        ("resnet18(pooling=median)", "The 'pooling' of resnet18 must be one of mean, max, mean-max. Got 'median'"),
+        ("bn-inception(pooling=1)", "The 'pooling' of bn-inception must be one of mean, max, mean-max. Got 1"),
         ("densenet121(pooling=mean-max)", "does not end in a mean over all positions"),
         ("vit_b_16(pooling=mean-max)", "does not end in a mean over all positions"),
     ],

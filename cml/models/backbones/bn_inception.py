@@ -31,7 +31,7 @@ class BNInception(nn.Module):
     def __init__(
         self,
         network: nn.Module,  # ``pretrainedmodels.models.bninception.BNInception``
-        pooling: Pooling = "mean",  # ``mean`` of the last map, or ``mean-max`` for mean plus maximum
+        pooling: Pooling = "mean",  # ``mean`` or ``max`` of the last map, or ``mean-max`` for their sum
     ) -> None:
         super().__init__()
         self.network = network
@@ -52,7 +52,7 @@ def bn_inception(weights: str = "imagenet", pooling: Pooling = "mean") -> nn.Mod
     Args:
         weights: ``none``, or the path of the file of published weights, ``bn_inception-52deb4733.pth``. It is never
             downloaded.
-        pooling: ``mean`` of the last map, or ``mean-max`` for mean plus maximum, as in Proxy-Anchor's code.
+        pooling: ``mean`` or ``max`` of the last map, or ``mean-max`` for their sum, as in Proxy-Anchor's code.
     """
     if weights != "none":
         raise UserError(

@@ -20,7 +20,7 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True, p
         model: Its name in torchvision, such as ``resnet34``.
         weights: ``imagenet`` for torchvision's default weights, ``none``, or a name such as ``IMAGENET1K_V2``.
         pretrained: Load the weights; False if others follow.
-        pooling: ``mean`` of the last map, or ``mean-max`` for mean plus maximum, as in Proxy-Anchor's code.
+        pooling: ``mean`` or ``max`` of the last map, or ``mean-max`` for their sum, as in Proxy-Anchor's code.
     """
     check_pooling(model, pooling)
     import torchvision
@@ -52,8 +52,8 @@ def classifier(model: str, weights: str = "imagenet", pretrained: bool = True, p
         raise UserError(f"The backbone {model!r} does not end in a linear classifier: choose another backbone.")
     path, last = linear[-1]
     replace_module(network, path, nn.Identity())
-    if pooling == "mean-max":
-        replace_mean_pool(network, model)
+    if pooling != "mean":
+        replace_mean_pool(network, model, pooling)
     return Backbone(network, last.in_features)
 
 
