@@ -444,8 +444,10 @@ class SoftTripleLoss(PmlProxyLoss):
         """Half the mean distance of two centres of a class."""
         # the library's SparseCentersRegularizer compares all centres of all classes
         with torch.autocast(self.inner.fc.device.type, enabled=False):
-            centers = unit_rows(self.inner.fc.T).unflatten(0, (-1, self.centers))  # (C, M, D)
+            rows = unit_rows(self.inner.fc.T)  # (C M, D)
+            centers = rows.reshape(-1, self.centers, rows.shape[1])  # (C, M, D)
             cosines = centers @ centers.mT  # (C, M, M)
             pairs = torch.ones(cosines.shape[1:], dtype=torch.bool, device=cosines.device).triu(diagonal=1)
             # as in the authors' code, the constant keeps the gradient finite where two centres coincide
-            return (2 + 1e-5 - 2 * cosines[:, pairs]).sqrt().mean() / 2  # (C, M (M - 1) / 2)
+            spread: Tensor = (2 + 1e-5 - 2 * cosines[:, pairs]).sqrt().mean() / 2  # of (C, M (M - 1) / 2)
+        return spread
