@@ -26,10 +26,10 @@ _MARGIN_EPOCH = 200  # steps, whatever the number of images
 _UNKNOWN = "Figures of other papers, whose settings are not known here."
 _QUOTED: Mapping[str, str] = {
     "Proxy-NCA": "The authors of Proxy-NCA published no code. They trained it by RMSprop, and the public "
-    "re-implementation (github.com/dichotomies/proxy-nca) by Adam with an epsilon of 1 at a rate of 0.045, with smoothed "
-    "labels. cml has neither the optimisers nor the smoothing.",
-    "RLL-H": "cml has no ranked list loss for RLL-H. That of pytorch-metric-learning cannot be computed from pairs, and "
-    "its gradient includes that of the weights, which the authors' code keeps constant.",
+    "re-implementation (github.com/dichotomies/proxy-nca) by Adam with an epsilon of 1 at a rate of 0.045, with "
+    "smoothed labels. cml has neither the optimisers nor the smoothing.",
+    "RLL-H": "cml has no ranked list loss for RLL-H. That of pytorch-metric-learning cannot be computed from pairs, "
+    "and its gradient includes that of the weights, which the authors' code keeps constant.",
 }
 OPTIMISER_NOTE = (
     "The rows of other authors' methods take AdamW for the authors' Adam. Its weight decay is not part of the gradient."
