@@ -27,7 +27,7 @@ from PIL import Image
 from cml.data import metadata
 from cml.data.check_dataset import check_dataset
 from cml.data.dataset_info import DatasetInfo
-from cml.data.encode_image import encode
+from cml.data.encode_image import Encoded, encode
 from cml.data.label_form import LabelForm
 from cml.data.prepared import ROLES, PreparedDataset
 from cml.data.prepared_writer import Item, PreparedWriter, find_prepared, write_dataset
@@ -127,7 +127,7 @@ def test_pictures_keep_their_bytes_or_are_encoded(tmp_path: Path) -> None:
     picture(0).save(tmp_path / "c.bmp")
     for name, suffix in (("a.jpg", ".jpg"), ("b.png", ".png")):
         path = tmp_path / name
-        assert encode(path) == encode(path.read_bytes()) == encode(path.read_bytes) == (path.read_bytes(), suffix)
+        assert encode(path) == encode(path.read_bytes()) == encode(path.read_bytes) == Encoded(path.read_bytes(), suffix)
     assert encode(tmp_path / "c.bmp").suffix == ".jpg"
     lossless = encode(picture(3), quality=None)
     (tmp_path / "lossless.png").write_bytes(lossless.content)

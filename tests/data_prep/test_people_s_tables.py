@@ -352,7 +352,7 @@ def test_several_raters_are_joined_and_not_left_out(read: Callable[..., Any], tm
     rows = [[rater, f"{n:03d}.png", int(ratings[rater, n])] for rater in range(5) for n in range(count)]
     table = write(tmp_path / "t.csv", ["Rater", "file_name", "Rating"], rows)
     for skip_bad in (False, True):
-        with pytest.raises(DataError, match=r"join their rows by --several mean or median") as refused:
+        with pytest.raises(DataError, match=r"join them by --several mean or median") as refused:
             read(table, "numbers", "Rating", skip_bad=skip_bad)
         assert "--skip-bad" not in str(refused.value)
     for several, join in (("mean", np.mean), ("median", np.median)):
