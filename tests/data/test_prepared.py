@@ -127,7 +127,9 @@ def test_pictures_keep_their_bytes_or_are_encoded(tmp_path: Path) -> None:
     picture(0).save(tmp_path / "c.bmp")
     for name, suffix in (("a.jpg", ".jpg"), ("b.png", ".png")):
         path = tmp_path / name
-        assert encode(path) == encode(path.read_bytes()) == encode(path.read_bytes) == Encoded(path.read_bytes(), suffix)
+        assert (
+            encode(path) == encode(path.read_bytes()) == encode(path.read_bytes) == Encoded(path.read_bytes(), suffix)
+        )
     assert encode(tmp_path / "c.bmp").suffix == ".jpg"
     lossless = encode(picture(3), quality=None)
     (tmp_path / "lossless.png").write_bytes(lossless.content)
