@@ -29,7 +29,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "export ONNX": ("howto/onnx",),
     "sentence similarity scores 0-5": ("howto/graded_texts",),
     "group split leakage": ("start/your_csv",),
-    "predict the label from neighbours": ("howto/protocols",),
+    "predict the label from neighbours": ("howto/predict",),
     "serve as REST API": ("tutorials/service", "generated/commands/cml-serve"),
     "load model in sentence-transformers": ("coming_from/sentence_transformers", "howto/share"),
     "AgeDB MAE": ("howto/protocols",),
