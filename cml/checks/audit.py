@@ -88,10 +88,12 @@ class Audit:
         """Say how many labels may be wrong."""
         count, (estimate, low, high) = len(self.scores), self.wrong
         first = min(count, max(_LOOKED_AT, round(estimate)) if low else _LOOKED_AT)
-        perhaps = "" if low else ", so perhaps none"
+        if low:
+            wrong = f"About {estimate:.0f} ({estimate / count:.1%}) are wrong (interval: {low:.0f} to {high:.0f})."
+        else:
+            wrong = f"None is shown to be wrong; up to {high:.0f} may be (estimate: {estimate:.0f})."
         lines = [
-            f"audited {count} labels. About {estimate:.0f} ({estimate / count:.1%}) are wrong (interval: {low:.0f} to "
-            f"{high:.0f}){perhaps}. Look at the first {first}.",
+            f"audited {count} labels. {wrong} Look at the first {first}.",
             "The estimate assumes that correct labels scatter equally around the labels of similar items, with heavy "
             "tails, and that wrong labels were exchanged, made noisy, replaced by one value, halved or mirrored.",
         ]

@@ -22,12 +22,12 @@ class Predict:
 
     run: Run
     images: Annotated[Path, Positional, arg(metavar="IMAGES")]
-    """Folder of images, a prepared dataset, whose test items are taken, or a .npy file of vectors, whose ids are their
+    """Folder of images, a prepared dataset (its test items are used), or a .npy file of vectors, whose ids are their
     row numbers."""
     out: Path | None = None
     """CSV file for the predictions; by default they are printed."""
     k: int = 10
-    """Number of training items from whose labels each label is predicted."""
+    """Number of nearest training items that each label is predicted from."""
     data: Data = None
     features: StoreOfImages = None
     device: Device = "auto"

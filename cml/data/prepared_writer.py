@@ -193,21 +193,24 @@ class PreparedWriter:
             self.skipped.append(name)
             say(f"skipped: {message}")
 
-    def encode_item(
-        self,
-        item_id: str,
-        image: Picture,  # its image
-        label: object,  # its label, which is encoded if it is an image
-        quality: int | None = 92,  # the quality of an encoded JPEG, 1 to 95; None for a lossless PNG
-    ) -> tuple[Encoded, object]:
-        """Encode an item for ``add``, or read what an earlier process left of it; several threads may call it."""
-        files = (self._partial.finished_files(item_id) or {}).items()
+    def encode_item(self, item: Item) -> tuple[Encoded, object]:
+        """Encode an item and its label for ``add``, or read what an earlier process left; several threads may call it.
+
+        The label is encoded if it is an image.
+        """
+        assert item.image is not None
+        files, label = (self._partial.finished_files(item.item_id) or {}).items(), item.label
         done = [Encoded(content, PurePosixPath(path).suffix) for path, content in files]
         if self.info.label_column.endswith(FILE_COLUMN):
-            encoded, label = done if len(done) == 2 else (encode(image, quality), self._mask(label, item_id))
+            encoded, label = done if len(done) == 2 else self._encode_both(item, item.image)
         else:
-            encoded = done[0] if len(done) == 1 else encode(image, quality)
-        return encoded._replace(original=digest_original(image, encoded.content)), label
+            encoded = done[0] if len(done) == 1 else encode(item.image, item.quality)
+        if item.role == "train":
+            encoded = encoded._replace(original=digest_original(item.image, encoded.content))
+        return encoded, label
+
+    def _encode_both(self, item: Item, image: Picture) -> tuple[Encoded, Encoded]:
+        return encode(image, item.quality), self._mask(item.label, item.item_id)
 
     def _mask(self, label: object, item_id: str) -> Encoded:
         if callable(label):
@@ -237,7 +240,7 @@ class PreparedWriter:
                 encoded = encode(item.image, item.quality)
                 name = self._free_name(item.item_id, encoded.suffix, below)
                 files[f"images/{name}{encoded.suffix}"] = encoded.content
-                if item.role == "train" and encoded.original:
+                if encoded.original:
                     self._originals.append(encoded.original)
                 (self._partial.data / below / "images").mkdir(exist_ok=True)
                 fixed = {"file_name": next(iter(files)), **fixed}
@@ -411,7 +414,7 @@ def _encode_in_order(
             encoding = Future()
             encoding.set_exception(item)
         elif item.image is not None:
-            encoding = pool.submit(writer.encode_item, item.item_id, item.image, item.label, item.quality)
+            encoding = pool.submit(writer.encode_item, item)
         elif not waiting:
             yield item, None
             continue

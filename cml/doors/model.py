@@ -135,8 +135,8 @@ class Model(TrainedModel):
                 model that was loaded, or trained on a stream, does not have.
 
         Returns:
-            (Q,) the share of known items that are at least as far from other known ones. Of items like these, 5 % have
-            a score of at most 0.05; items of another kind have small scores.
+            (Q,) the share of known items that are at least as far from other known ones. Of items like these, at
+            most 5 % have a score of 0.05 or less; items of another kind have small scores.
 
         Raises:
             UserError: There are too few known items, or none.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cml.array_types import Bools, Float32
+from cml.array_types import Bools, Float32, Float64
 from cml.data.image_list import ImageList
 from cml.doors.search_model import is_of_search
 from cml.errors import UserError
@@ -104,6 +104,10 @@ def _measure(run: TrainedRun, gallery: Float32, known: LabelledItems, k: int) ->
     errors = np.sort(errors[np.isfinite(errors)].astype(np.float64)) * run.report.factor
     if not len(errors):
         return None
+    return PredictionError(len(errors), float(errors.mean()), bound_error(errors), run.report.unit)
+
+
+def bound_error(errors: Float64) -> float:  # errors (N,) ascending; infinite where they are too few
+    """Find what a new error is at most, with a probability of 90 % if it is like these."""
     rank = math.ceil(_LEVEL * (len(errors) + 1))
-    bound = float(errors[rank - 1]) if rank <= len(errors) else math.inf
-    return PredictionError(len(errors), float(errors.mean()), bound, run.report.unit)
+    return float(errors[rank - 1]) if rank <= len(errors) else math.inf

@@ -159,6 +159,8 @@ class TrainedRun:
             return None
         numbers = number_both_groups(query, len(query), gallery, len(gallery))
         labels = [label for role in ("query", "gallery") for label in self.dataset.split(role).labels]
+        if self.distance.class_names(self.distance.encode(labels[:1])) is None:  # others may take long to encode
+            return numbers
         if groups_hold_classes(np.concatenate(numbers), self.distance.class_names(self.distance.encode(labels))):
             return None  # of classes, which queries are to find
         return numbers

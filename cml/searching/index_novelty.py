@@ -8,7 +8,7 @@ from cml.searching.index import Index
 
 MEANING = (
     "Novelty is the fraction of known items that are at least as far from the other known items. Of queries that "
-    "resemble the known items, 5% have a novelty of at most 0.05."
+    "resemble the known items, at most 5% have a novelty of 0.05 or less."
 )
 
 

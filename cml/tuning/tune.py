@@ -83,7 +83,8 @@ class Tuning:
             return ""
         return (
             "No class of the queries was trained on, but tune held out items of classes that were: tune with the "
-            "class as the group, so that whole classes are held out (groups=labels; of a dataset, group_column=class)."
+            "class as the group, so that whole classes are held out (groups=labels, or --group-column with the column "
+            "of the class)."
         )
 
     def save(self, folder: Path) -> None:

@@ -84,9 +84,10 @@ def test_the_claim_has_its_condition() -> None:
     def lines(*wrong: float, chance: float = 0.9) -> list[str]:
         return Audit(scores, {}, {}, neighbors, scores, WrongLabels(*wrong), "mm", np.full(200, chance)).lines()
 
-    about = "audited 200 labels. About"
-    assert lines(24, 10, 60)[0] == f"{about} 24 (12.0%) are wrong (interval: 10 to 60). Look at the first 24."
-    assert lines(3, 0, 60)[0].startswith(f"{about} 3 (1.5%) are wrong (interval: 0 to 60), so perhaps none.")
+    audited = "audited 200 labels."
+    assert lines(24, 10, 60)[0] == f"{audited} About 24 (12.0%) are wrong (interval: 10 to 60). Look at the first 24."
+    none = "None is shown to be wrong; up to 60 may be (estimate: 3). Look at the first 10."
+    assert lines(3, 0, 60)[0] == f"{audited} {none}"
     assert "scatter" in lines(0, 0, 60)[1]
     assert len(lines(0, 0, 60)) == 2
     assert "the estimate is unreliable" in lines(0, 0, 120)[-1]

@@ -9,6 +9,7 @@ import pytest
 
 import cml
 from cml.cli import main
+from cml.doors.run_predictions import bound_error
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(100, 4)).round(3)
@@ -82,6 +83,20 @@ def test_the_error_is_that_of_test_items(name: str, runs: Path, capsys: pytest.C
     assert error["items"] == len(errors)
     assert error["mean"] == pytest.approx(np.mean(errors), abs=1e-5)
     assert error["bound"] == pytest.approx(sorted(errors)[int(np.ceil(0.9 * (len(errors) + 1))) - 1], abs=1e-5)
+
+
+@pytest.mark.parametrize("count", [9, 20, 63, 400])
+@pytest.mark.parametrize("levels", [0, 4], ids=["numbers", "four values"])
+def test_the_bound_holds_for_nine_of_ten_new_errors(count: int, levels: int) -> None:
+    rng, held = np.random.default_rng(count), []
+    for _ in range(2000):
+        errors = rng.standard_t(3, count + 50) ** 2
+        errors = np.floor(levels * np.minimum(errors, 0.99)) if levels else errors
+        held.append((errors[count:] <= bound_error(np.sort(errors[:count]))).mean())
+    error = np.std(held) / 2000**0.5
+    assert np.mean(held) > 0.9 - 3 * error
+    assert levels or np.mean(held) < 0.9 + 1 / (count + 1) + 3 * error
+    assert bound_error(np.arange(8.0)) == np.inf
 
 
 def test_training_items_do_not_predict_themselves(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

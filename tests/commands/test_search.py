@@ -262,7 +262,7 @@ def test_novelty_says_which_queries_are_like_no_item(
     assert [answer["novelty"] for answer in found] == pytest.approx(wanted.tolist(), abs=1 / 30 + 1e-6)
     assert main([*arguments, "--html", str(page)]) == 0
     printed = capsys.readouterr().out
-    assert "Of queries that resemble the known items, 5% have a novelty of at most 0.05." in printed
+    assert "Of queries that resemble the known items, at most 5% have a novelty of 0.05 or less." in printed
     for number, answer in enumerate(found):
         assert f"{arguments[2 + number]}, novelty {answer['novelty']:.3f}" in printed
         assert f"<bdi>novelty</bdi> <bdi>{answer['novelty']:.3f}</bdi>" in page.read_text()

@@ -75,7 +75,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_the_package_holds_the_published_split(tmp_path: Path) -> None:
     if importlib.util.find_spec("aeon") is None:
-        pytest.skip("aeon is not installed")
+        pytest.skip("aeon is not installed: pip install --no-deps aeon")
     dataset = cml.prepare("vowels", tmp_path / "set")
     assert (dataset.info.counts["train"], dataset.info.counts["query"]) == (270, 370)
 

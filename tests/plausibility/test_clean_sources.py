@@ -225,7 +225,7 @@ def tablets(folder: Path) -> Options:
 
 def vowels(folder: Path) -> Options:
     if importlib.util.find_spec("aeon") is None:
-        pytest.skip("aeon is not installed")
+        pytest.skip("aeon is not installed: pip install --no-deps aeon")
     return {}
 
 

@@ -98,7 +98,7 @@ def test_a_verdict_names_a_choice_by_known_classes_where_those_of_the_queries_ar
     head = Tuning(("h-ap",), "PCA", ("h-ap",), {"PCA": 0.5, "h-ap": 0.9}, 0.9, 0.4, 0.1, "random")
     said = describe_selection(head, ["class 99"], queries)
     assert said.startswith("No class of the queries was trained on, but tune held out items of classes that were")
-    assert said.endswith("(groups=labels; of a dataset, group_column=class).")
+    assert said.endswith("(groups=labels, or --group-column with the column of the class).")
     assert describe_selection(None, ["class 99"], queries) == ""
     assert describe_selection(head, None, queries) == ""
     assert describe_selection(head, ["class 99", "class 0"], queries) == ""
