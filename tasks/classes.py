@@ -49,6 +49,7 @@ VARIANTS = {
     "triplet, semi-hard": {"loss": "triplet(mining=semi-hard)", "sampler": PAIRS},
     "triplet, batch-hard": {"loss": "triplet(mining=batch-hard, squared=False)", "sampler": PAIRS},
     "direction triplet": {"loss": "direction-triplet", "sampler": PAIRS},
+    "ranked-list": {"loss": "ranked-list", "sampler": PAIRS},
     "contrastive": {"loss": "contrastive", "sampler": PAIRS},
     "lifted structure": {"loss": "lifted-structure", "sampler": "per-class(batch_size=90, per_class=5)"},
     "n-pair": {"loss": "n-pair(regularization=0.02)", "sampler": "per-class(batch_size=180, per_class=2)"},

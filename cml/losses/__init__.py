@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cml.losses.binary import BinaryLoss
     from cml.losses.binary_triplet import BinaryTripletLoss
     from cml.losses.class_loss import ClassLoss
+    from cml.losses.contrastive import ContrastiveLoss
     from cml.losses.cosent import CoSENTLoss
     from cml.losses.cross_batch_memory import CrossBatchMemory, mask_duplicates
     from cml.losses.dense_triplet import DenseTripletLoss
@@ -40,30 +41,28 @@ if TYPE_CHECKING:
     from cml.losses.label_distance_loss import LabelDistanceLoss
     from cml.losses.lambda_ndcg import LambdaNDCGLoss
     from cml.losses.language_guidance import LanguageGuidanceLoss
+    from cml.losses.lifted_structure import LiftedStructureLoss
     from cml.losses.log_ratio import LogRatioLoss
     from cml.losses.logistic_triplet import LogisticTripletLoss
     from cml.losses.loss import LabelSource, Loss, LossInfo, VectorLoss
     from cml.losses.matryoshka import MatryoshkaLoss
+    from cml.losses.multi_similarity import MultiSimilarityLoss
+    from cml.losses.n_pair import NPairLoss
     from cml.losses.pair_log_ratio import PairLogRatioLoss
-    from cml.losses.pml_losses import (
-        ContrastiveLoss,
-        LiftedStructureLoss,
-        MultiSimilarityLoss,
-        NPairLoss,
-        ProxyAnchorLoss,
-        ProxyNCALoss,
-        SoftTripleLoss,
-        TripletLoss,
-    )
+    from cml.losses.proxy_anchor import ProxyAnchorLoss
     from cml.losses.proxy_gml import ProxyGMLLoss
     from cml.losses.proxy_loss import ProxyLoss
+    from cml.losses.proxy_nca import ProxyNCALoss
     from cml.losses.proxy_nca_pp import ProxyNCAPlusPlusLoss
     from cml.losses.rank_n_contrast import RankNContrastLoss
+    from cml.losses.ranked_list import RankedListLoss
     from cml.losses.regression import RegressionLoss
     from cml.losses.relaxed_contrastive import RelaxedContrastiveLoss
     from cml.losses.rkd_distance import RKDDistanceLoss
     from cml.losses.soft_target import SoftTargetLoss
+    from cml.losses.soft_triple import SoftTripleLoss
     from cml.losses.sum import SumLoss
+    from cml.losses.triplet import TripletLoss
 
 _ENTRIES = {
     "log-ratio": "cml.losses.log_ratio:LogRatioLoss",
@@ -71,14 +70,15 @@ _ENTRIES = {
     "dense-triplet": "cml.losses.dense_triplet:DenseTripletLoss",
     "binary-triplet": "cml.losses.binary_triplet:BinaryTripletLoss",
     "binary": "cml.losses.binary:BinaryLoss",
-    "contrastive": "cml.losses.pml_losses:ContrastiveLoss",
-    "triplet": "cml.losses.pml_losses:TripletLoss",
-    "n-pair": "cml.losses.pml_losses:NPairLoss",
-    "lifted-structure": "cml.losses.pml_losses:LiftedStructureLoss",
-    "multi-similarity": "cml.losses.pml_losses:MultiSimilarityLoss",
-    "proxy-nca": "cml.losses.pml_losses:ProxyNCALoss",
-    "soft-triple": "cml.losses.pml_losses:SoftTripleLoss",
-    "proxy-anchor": "cml.losses.pml_losses:ProxyAnchorLoss",
+    "contrastive": "cml.losses.contrastive:ContrastiveLoss",
+    "triplet": "cml.losses.triplet:TripletLoss",
+    "n-pair": "cml.losses.n_pair:NPairLoss",
+    "lifted-structure": "cml.losses.lifted_structure:LiftedStructureLoss",
+    "ranked-list": "cml.losses.ranked_list:RankedListLoss",
+    "multi-similarity": "cml.losses.multi_similarity:MultiSimilarityLoss",
+    "proxy-nca": "cml.losses.proxy_nca:ProxyNCALoss",
+    "soft-triple": "cml.losses.soft_triple:SoftTripleLoss",
+    "proxy-anchor": "cml.losses.proxy_anchor:ProxyAnchorLoss",
     "proxy-nca-pp": "cml.losses.proxy_nca_pp:ProxyNCAPlusPlusLoss",
     "proxy-gml": "cml.losses.proxy_gml:ProxyGMLLoss",
     "direction-triplet": "cml.losses.direction_triplet:DirectionTripletLoss",
@@ -140,6 +140,7 @@ __all__ = [
     "ProxyNCAPlusPlusLoss",
     "RKDDistanceLoss",
     "RankNContrastLoss",
+    "RankedListLoss",
     "RegressionLoss",
     "RelaxedContrastiveLoss",
     "SoftTargetLoss",

@@ -1,8 +1,9 @@
 """Losses and miners of pytorch-metric-learning, called as they are.
 
-The library is imported where one of its losses is made. Those that have a name in cml are in ``pml_losses.py``; a rule
-for continuous labels (``binary.py``) takes any of them by the library's own names. The library decides by numbers what
-it computes, so its losses wait for a GPU, and ``torch.compile`` breaks their graph.
+The library is imported where one of its losses is made. Those that have a name in cml have a file each, whose class
+maps cml's settings to the library's and says where it differs from the paper. A rule for continuous labels
+(``binary.py``) takes any of them by the library's own names. The library decides by numbers what it computes, so its
+losses wait for a GPU, and ``torch.compile`` breaks their graph.
 """
 
 import importlib

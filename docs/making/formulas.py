@@ -57,6 +57,9 @@ FORMULAS = {
     "rank-n-contrast": r"- \mathrm{mean}_{a, j} \; \log"
     r" \frac{e^{s_{aj}}}{\sum_{\delta_{ak} \ge \delta_{aj}} e^{s_{ak}}},"
     r" \quad s_{ak} = -\frac{d(f_a, f_k)}{t}",
+    "ranked-list": r"\mathrm{mean}_a \; \tfrac{1}{2} \Big(\mathrm{mean}_p \; [\, D_{ap} - (\alpha - m) \,]"
+    r" + \sum_n w_{an} (\alpha - D_{an})\Big), \quad"
+    r" w_{an} = \mathrm{softmax}_n\big(T (\alpha - D_{an})\big)",
     "regression": r"\mathrm{mean}_{i, v} \; h\Big(f_{iv} - \frac{y_{iv} - \bar y_v}{\sigma}\Big), \quad h(x) = x^2",
     "relaxed-contrastive": r"\mathrm{mean}_a \sum_j w\, D_{aj}^2 + (1 - w) [\, \Delta - D_{aj} \,]_+^2, \quad"
     r" D_{aj} = \frac{d(f_a, f_j)}{\mathrm{mean}_k\, d(f_a, f_k)}, \quad"
@@ -213,6 +216,11 @@ LEGENDS = {
         _PLAIN,
         r"$\delta_{aj}$ is the label distance of anchor $a$ and item $j$",
         r"$t$ is the setting `temperature`",
+    ],
+    "ranked-list": [
+        r"$D_{ap}$ and $D_{an}$ are the Euclidean distances of item $a$ from its positives $p$ beyond $\alpha - m$"
+        r" and from its negatives $n$ within $\alpha$",
+        r"$\alpha$, $m$ and $T$ are the settings `alpha`, `margin` and `temperature`",
     ],
     "pair-log-ratio": [
         r"$D_p$ is the squared Euclidean distance of the two embeddings of pair $p$, one of the $P$ known pairs of the"

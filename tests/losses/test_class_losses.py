@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,7 @@ PROXY_LOSSES = (
     "proxy-gml(share=0.6)",
     "direction-proxy-nca",
 )
-ALL = (*PAIR_LOSSES, "n-pair", "direction-triplet", "direction-multi-similarity", *PROXY_LOSSES)
+ALL = (*PAIR_LOSSES, "n-pair", "ranked-list", "direction-triplet", "direction-multi-similarity", *PROXY_LOSSES)
 
 
 def points(rows: int = 9, columns: int = 4, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -72,6 +73,8 @@ PAIR_CASES: list[tuple[str, Callable[[Tensor, list[int]], Tensor], bool]] = [
         lambda f, y: slow.multi_similarity(f, y, 3, 10, 0.2, None),
         True,
     ),
+    ("ranked-list", lambda f, y: slow.ranked_list(f, y, 1.2, 0.4, 10.0), True),
+    ("ranked-list(alpha=1.6, margin=0.9, temperature=2)", lambda f, y: slow.ranked_list(f, y, 1.6, 0.9, 2.0), True),
     ("direction-triplet", lambda f, y: slow.direction_triplet(f, y, 0.2, 0.3), True),
     (
         "direction-triplet(margin=1, gamma=0.7, normalize=False)",
@@ -178,6 +181,50 @@ def test_wrapped_losses_are_pytorch_metric_learnings() -> None:
         torch.testing.assert_close(torch.autograd.grad(value, f), torch.autograd.grad(expected, f), rtol=0, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore:Values of Tp or Tn")
+def test_ranked_list_is_the_librarys_but_for_the_gradient_of_its_weights() -> None:
+    for seed in range(3):
+        for temperature in (0.0, 10.0):
+            f = points(seed=seed)
+            library = pml_losses.RankedListLoss(margin=0.4, Tn=temperature, alpha=1.2)
+            value = made(f"ranked-list(temperature={temperature})")(f, CLASSES)
+            expected = library(f, CLASSES)
+            assert value.item() == pytest.approx(expected.item(), rel=1e-4)  # it adds 1e-5 to each weight of a sum
+            if temperature == 0:
+                (found,), (wanted,) = (torch.autograd.grad(one, f) for one in (value, expected))
+                torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_the_gradient_of_ranked_list_takes_its_weights_for_constants() -> None:
+    f = points()
+    apart = torch.cdist(slow.unit(f), slow.unit(f)).tolist()
+
+    def weights(a: int, n: int) -> float:
+        return math.exp(10 * (1.2 - apart[a][n]))
+
+    def frozen(moved: Tensor) -> Tensor:
+        return slow.ranked_list(slow.unit(moved), CLASSES.tolist(), 1.2, 0.4, 10.0, weights)
+
+    assert torch.autograd.gradcheck(frozen, (f,))  # its gradient is that of finite differences
+    assert_same(made("ranked-list")(f, CLASSES), frozen(f), f)
+
+
+def test_ranked_list_leaves_pairs_beyond_the_spheres_alone() -> None:
+    f = torch.tensor([[1.0, 0.0], [1.0, 0.1], [-1.0, 0.0], [-1.0, 0.1]], requires_grad=True)
+    value = made("ranked-list").float()(f, torch.tensor([0, 0, 1, 1]))
+    (gradient,) = torch.autograd.grad(value, f)
+    assert value.item() == 0
+    assert not gradient.any()
+    for text, said in (
+        ("ranked-list(alpha=0.4)", "'alpha' must be a finite number above 0.4 and below 2. Got 0.4"),
+        ("ranked-list(alpha=2)", "above 0.4 and below 2. Got 2"),
+        ("ranked-list(margin=0)", "'margin' must be a finite number above 0 and below 2. Got 0"),
+        ("ranked-list(temperature=-1)", "'temperature' must be a finite number at least 0. Got -1"),
+    ):
+        with pytest.raises(UserError, match=said):
+            losses.get(text)
+
+
 def with_proxies(text: str, f: Tensor, proxies: Tensor, classes: Tensor) -> Tensor:
     """The loss with given proxies."""
     loss = losses.registry.make(text)
@@ -224,7 +271,7 @@ def test_normalised_losses_are_blind_to_rotation_scale_and_order(seed: int, scal
     rotation = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64)).Q
     order = torch.randperm(9, generator=generator)
     moved = (scale * f @ rotation)[order]
-    for name in ("direction-triplet", "direction-multi-similarity", "multi-similarity"):
+    for name in ("direction-triplet", "direction-multi-similarity", "multi-similarity", "ranked-list"):
         loss = made(name)
         assert loss(moved, CLASSES[order]).item() == pytest.approx(loss(f, CLASSES).item(), rel=1e-6, abs=1e-9)
     proxies = points(6, seed=1).detach()

@@ -112,6 +112,10 @@ CASES: dict[str, tuple[str, Oracle]] = {
         lambda _, f, y: slow_class_losses.lifted_structure(unit(f), y.tolist(), 1.0),
     ),
     "multi-similarity": ("multi-similarity", lambda _, f, y: slow_class_losses.multi_similarity(unit(f), y.tolist())),
+    "ranked-list": (
+        "ranked-list(temperature=0)",  # no weights, which numeric derivatives would not take for constants
+        lambda _, f, y: slow_class_losses.ranked_list(unit(f), y.tolist(), 1.2, 0.4, 0.0),
+    ),
     "proxy-nca": (
         "proxy-nca",
         lambda loss, f, y: slow_class_losses.proxy_nca(unit(f), unit(proxy(loss)), y.tolist(), 1.0),

@@ -63,6 +63,29 @@ def contrastive_pairs(f: Tensor, positives: Tensor, negatives: Tensor, margin: f
     return mean_above_zero(near) + mean_above_zero(far)
 
 
+def ranked_list(
+    f: Tensor,
+    classes: list[int],
+    alpha: float,
+    margin: float,
+    temperature: float,
+    weigh: Callable[[int, int], float] | None = None,  # the weight of a negative, before they are made to sum to 1
+) -> Tensor:
+    weigh = weigh or (lambda a, n: math.exp(temperature * (alpha - number(distance(f[a], f[n])))))
+    terms = []
+    for a in range(len(f)):
+        far = [distance(f[a], f[p]) for p in range(len(f)) if p != a and classes[p] == classes[a]]
+        near = {n: distance(f[a], f[n]) for n in range(len(f)) if classes[n] != classes[a]}
+        positives = [d - (alpha - margin) for d in far if d > alpha - margin]
+        negatives = {n: alpha - d for n, d in near.items() if d < alpha}
+        whole = sum(weigh(a, n) for n in negatives)
+        term = mean(positives) if positives else torch.zeros((), dtype=torch.float64)
+        for n, value in negatives.items():
+            term = term + weigh(a, n) / whole * value
+        terms.append(term)
+    return mean(terms) / 2
+
+
 def triplet(f: Tensor, classes: list[int], margin: float, mining: str, squared: bool) -> Tensor:
     measure: Callable[[Tensor, Tensor], Tensor] = squared_distance if squared else distance
     found = []
