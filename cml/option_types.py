@@ -25,7 +25,6 @@ from cml.errors import UserError
 T = TypeVar("T")
 
 _ALIASES = {  # what others call a choice of cml
-    "adam": "adamw",
     "bf16": "bfloat16",
     "half": "bfloat16",
     "fp16": "bfloat16",
@@ -128,8 +127,8 @@ def suggest_choice(
     """Suggest the choice that a near miss may have meant.
 
     Example:
-        >>> suggest_choice("Cosine", ["cosine", "constant"]), suggest_choice("adam", ["sgd", "adamw"])
-        (" Did you mean 'cosine'?", " Did you mean 'adamw'?")
+        >>> suggest_choice("Cosine", ["cosine", "constant"]), suggest_choice("bf16", ["float32", "bfloat16"])
+        (" Did you mean 'cosine'?", " Did you mean 'bfloat16'?")
     """
     if isinstance(value, bool):
         return ""

@@ -30,6 +30,7 @@ from cml.processes.memory import is_out_of_memory
 from cml.storage.atomic import atomic_file
 from cml.storage.regular_file import open_regular
 from cml.storage.saved_options import Count, record
+from cml.training import optimizers
 from cml.training.parts import Part
 from cml.training.training import Training
 
@@ -124,8 +125,7 @@ class Checkpoint:
         """Check what torch uses only later; a ValueError says what does not fit."""
         optimizer = self.training.optimizer
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        is_sgd = isinstance(optimizer, torch.optim.SGD)
-        names = {"momentum_buffer"} if is_sgd else {"step", "exp_avg", "exp_avg_sq"}
+        names = optimizers.get(self.training.config.optimizer).state
         for number, entry in state.items():
             shape = parameters[record(number, Count, "a parameter", "a number")].shape
             if entry.keys() != names or any(entry[name].shape != ((), shape)[name != "step"] for name in names):

@@ -14,6 +14,7 @@ from cml.processes.cores import READERS
 from cml.processes.exactness import Decode, Precision
 from cml.storage.json_file import check_format, parse_yaml, read_json, read_parsed
 from cml.storage.saved_options import TINY, check_bounds, saved_options
+from cml.training import optimizers
 from cml.training.schedules import make_schedule
 
 NO_GROUPS = "none"  # the value of ``group_column`` that turns off the groups of a dataset
@@ -157,9 +158,11 @@ class TrainConfig:
     """Number of epochs, instead of 'steps'. In each epoch, every training item is an anchor once. 0 uses 'steps'."""
     steps: int = 1000
     """Number of training steps, one batch each."""
-    optimizer: Literal["sgd", "adamw", "custom"] = "adamw"
-    """Optimiser: adamw, or sgd with momentum 0.9, as in the log-ratio paper. In Python also a function that returns an
-    optimiser, which is called 'custom' in the saved options."""
+    optimizer: str = "adamw"
+    """Optimiser: a name, or name(setting=value, ...): adamw and adam have beta1=0.9, beta2=0.999 and epsilon=1e-8, sgd
+    has momentum=0.9, as in the log-ratio paper, and rmsprop has decay=0.99, momentum=0 and epsilon=1e-8. All but adamw
+    add the weight decay to the gradient. In Python also a function that returns an optimiser, which is called 'custom'
+    in the saved options."""
     learning_rate: float = 1e-3
     """Learning rate of the head; that of the backbone is multiplied by backbone_lr_scale. For vectors, the default is
     0.003, with grades 0.001."""
@@ -240,6 +243,8 @@ class TrainConfig:
             UserError: one is, or two do not.
         """
         check_bounds(self, _BOUNDS)
+        if self.optimizer != OWN:
+            optimizers.get(self.optimizer)
         if self.schedule != OWN:
             make_schedule(self.schedule)
         elif self.warmup or self.head_first:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from cml.errors import UserError
 from cml.losses.loss import Loss
 from cml.models.embedding import EmbeddingModel
+from cml.training import optimizers
 from cml.training.config import TrainConfig
 from cml.training.own_functions import MakeOptimizer, MakeSchedule
 from cml.training.schedules import make_schedule
@@ -58,9 +59,7 @@ def make_optimizer(
         return make_own_optimizer(make, [group for group in groups if group["params"]], named)
     for group in groups:
         group["base_lr"] = config.learning_rate * group.pop("scale")
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, config.learning_rate, momentum=0.9, weight_decay=config.weight_decay)
-    return torch.optim.AdamW(groups, config.learning_rate, weight_decay=config.weight_decay, fused=True)
+    return optimizers.get(config.optimizer).build(groups, config.learning_rate, config.weight_decay)
 
 
 def _warn_of_rounding(trained: Sequence[nn.Parameter]) -> None:

@@ -45,7 +45,7 @@ class FitOptions(TypedDict, total=False):
     projector: tuple[int, ...]
     epochs: int
     steps: int
-    optimizer: Literal["sgd", "adamw", "custom"] | MakeOptimizer
+    optimizer: str | MakeOptimizer
     learning_rate: float
     backbone_lr_scale: float
     proxy_rate: float

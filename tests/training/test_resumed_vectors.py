@@ -19,6 +19,9 @@ CLASSES = [f"{value:.0f}" for value in ROWS[:, 0]]
 CASES: dict[str, dict[str, Any]] = {
     "weights and optimiser": {},
     "sgd with momentum": {"optimizer": "sgd"},
+    "sgd without": {"optimizer": "sgd(momentum=0)"},
+    "adam": {"optimizer": "adam(epsilon=0.01)"},
+    "rmsprop": {"optimizer": "rmsprop(momentum=0.9, epsilon=0.1)"},
     "average": {"ema_decay": 0.5},
     "memory": {"memory": 25},
     "projector": {"projector": (8, 4)},

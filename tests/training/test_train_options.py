@@ -25,7 +25,7 @@ CALLS = [cml.fit, cml.train, cml.sklearn.CMLEmbedder]
 SCRIPT = """import cml
 
 images = [[[[0]]]]
-cml.fit(images, [0], optimizer="adam")
+cml.fit(images, [0], precision="half")
 cml.fit(images, [0], step=5)
 cml.fit(images, [0], steps="5")
 cml.train("value", "data", "run", step=5)
@@ -85,5 +85,5 @@ def test_wrong_options_are_type_errors_in_the_documented_installation(tmp_path: 
     )  # fmt: skip
     errors = re.findall(r"^script.py:(\d+): error: (.*)$", checked.stdout, re.MULTILINE)
     assert [int(line) for line, _ in errors] == [4, 5, 6, 7, 8], checked.stdout + checked.stderr
-    assert '"optimizer"' in errors[0][1]
+    assert '"precision"' in errors[0][1]
     assert 'Unexpected keyword argument "step" for "fit"' in errors[1][1]
