@@ -11,7 +11,7 @@ from cml.task import Task
 from cml.tasks import caption, classes, layout, pose, value
 from cml.tasks.baselines import published_log_ratio
 from cml.tasks.published_figures import BATCH_RECALL, OURS, RECALL_KS, PublishedFigures, published_figures
-from cml.tasks.published_settings import OPTIMISER_NOTE, AuthorsSettings, authors_settings, why_quoted
+from cml.tasks.published_settings import AuthorsSettings, authors_settings, why_quoted
 from cml.training.config import TrainConfig
 
 
@@ -221,7 +221,7 @@ def _classes(dataset: str, sizes: tuple[int, int], every: int, source: str, get:
             "prepared with --image-size none.",
             "GoogleNet has the settings of BN-Inception, and ResNet-101 those of ResNet-50: the paper states none.",
             "GoogleNet is torchvision's, whose weights may differ from those of the paper.",
-            *((OPTIMISER_NOTE, *notes) if notes else ()),
+            *notes,
         ),
         "things",
     )

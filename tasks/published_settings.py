@@ -1,4 +1,4 @@
-"""How the authors of other methods than Proxy-Anchor train them, from their public code.
+"""How the authors of other methods than Proxy-Anchor train them, from their public code, or from the paper.
 
 The tables of Proxy-Anchor's paper quote the figures of these methods. A method without an entry is only quoted, and
 ``why_quoted`` says why.
@@ -24,16 +24,8 @@ _MARGIN = (
 )
 _MARGIN_EPOCH = 200  # steps, whatever the number of images
 _UNKNOWN = "Figures of other papers, whose settings are not known here."
-_QUOTED: Mapping[str, str] = {
-    "Proxy-NCA": "The authors of Proxy-NCA published no code. They trained it by RMSprop, and the public "
-    "re-implementation (github.com/dichotomies/proxy-nca) by Adam with an epsilon of 1 at a rate of 0.045, with "
-    "smoothed labels. cml has neither the optimisers nor the smoothing.",
-    "RLL-H": "cml has no ranked list loss for RLL-H. That of pytorch-metric-learning cannot be computed from pairs, "
-    "and its gradient includes that of the weights, which the authors' code keeps constant.",
-}
-OPTIMISER_NOTE = (
-    "The rows of other authors' methods take AdamW for the authors' Adam. Its weight decay is not part of the gradient."
-)
+_QUOTED: Mapping[str, str] = {"RLL-H": "The settings of RLL-H on this data set are not known here; those on CUB are."}
+_PROXY_NCA = {"cub": (9.0, 1.0, 20), "cars": (9.0, 1.0, 50), "sop": (12.0, 10.0, 50)}  # scale, rate of proxies, epochs
 
 
 def authors_settings(method: str, dataset: str, images: int) -> AuthorsSettings | None:
@@ -44,6 +36,10 @@ def authors_settings(method: str, dataset: str, images: int) -> AuthorsSettings 
         return _soft_triple(images)
     if method == "Margin" and dataset == "cub":
         return _margin()
+    if method == "RLL-H" and dataset == "cub":
+        return _ranked_list()
+    if method == "Proxy-NCA" and dataset in _PROXY_NCA:
+        return _proxy_nca(dataset, images)
     return None
 
 
@@ -60,6 +56,7 @@ def _multi_similarity() -> AuthorsSettings:
         "image_size": (227, 227),
         "crop": 227 / 256,
         "steps": 3000,
+        "optimizer": "adam",
         "head_first": 0,
         "learning_rate": 3e-5,
         "backbone_lr_scale": 0.1,
@@ -83,6 +80,7 @@ def _soft_triple(images: int) -> AuthorsSettings:
         "sampler": "random(batch_size=32)",
         "backbone": "bn-inception",
         "steps": 50 * epoch,
+        "optimizer": "adam(epsilon=0.01)",
         "head_first": 0,
         "learning_rate": 1e-4,
         "proxy_rate": 100.0,
@@ -95,7 +93,7 @@ def _soft_triple(images: int) -> AuthorsSettings:
         changes,
         "Qian and others, ICCV 2019",
         "SoftTriple has the settings of github.com/idstcv/SoftTriple, whose example is Cars-196 with 64 dimensions. "
-        "Its authors' Adam has an epsilon of 0.01, cml's AdamW one of 1e-8. They measure after the last epoch.",
+        "Its authors measure after the last epoch.",
     )
 
 
@@ -106,6 +104,7 @@ def _margin() -> AuthorsSettings:
         "backbone": "resnet50",
         "random_crop": "place",
         "steps": 20 * _MARGIN_EPOCH,
+        "optimizer": "adam",
         "head_first": 0,
         "learning_rate": 1e-4,
         "backbone_lr_scale": 0.01,
@@ -122,4 +121,61 @@ def _margin() -> AuthorsSettings:
         "of 0.1, and train batch normalisation at the full rate in a pre-activated ResNet-50. Here the boundary stays "
         "at 1.2, a batch is that of one of their two GPUs, and positives are drawn with replacement. They report the "
         "best epoch on the test images.",
+    )
+
+
+def _ranked_list() -> AuthorsSettings:
+    changes = {
+        "loss": "ranked-list(alpha=1.4, margin=0.2, temperature=10)",
+        "sampler": "per-class(batch_size=60, per_class=3)",
+        "backbone": "bn-inception",
+        "image_size": (227, 227),
+        "crop": 227 / 256,
+        "random_crop": "place",
+        "steps": 10_000,
+        "head_first": 0,
+        "optimizer": "sgd(momentum=0.9)",
+        "learning_rate": 0.1,
+        "backbone_lr_scale": 0.01,
+        "weight_decay": 2e-5,
+        "schedule": "step(every=2000, decay=0.5)",
+        "clip_gradient_value": None,
+        "batch_norm": "batch",
+    }
+    return AuthorsSettings(
+        changes,
+        "Wang and others, CVPR 2019",
+        "RLL-H has the settings of CUB_V01 in github.com/XinshaoAmosWang/Ranked-List-Loss-for-DML. Its authors train "
+        "two heads at lower layers with it, pad images to squares, and multiply the push and pull of a pair by its "
+        "distance and the gradient of an anchor by the sum of its weights, which the formula of the paper does not.",
+    )
+
+
+def _proxy_nca(dataset: str, images: int) -> AuthorsSettings:
+    scale, proxies, epochs = _PROXY_NCA[dataset]
+    epoch, rate = images // 32, 0.045
+    changes = {
+        "loss": f"proxy-nca(scale={scale})",
+        "sampler": "random(batch_size=32)",
+        "backbone": "bn-inception",
+        "image_size": (227, 227),
+        "crop": 227 / 256,
+        "random_crop": "place",
+        "steps": epochs * epoch,
+        "head_first": 0,
+        "optimizer": "rmsprop(decay=0.9, epsilon=1)",
+        "learning_rate": rate,
+        "proxy_rate": proxies / rate,
+        "weight_decay": 0.0,
+        "schedule": f"step(every={epoch}, decay=0.94)",
+        "clip_gradient_value": None,
+        "batch_norm": "batch",
+    }
+    return AuthorsSettings(
+        changes,
+        "Movshovitz-Attias and others, ICCV 2017",
+        "Proxy-NCA has the settings of its paper where it states them: RMSprop, batches of 32, crops of 227 px and a "
+        "decay by 0.94. The rates, the epochs, the scale and the epsilon of 1 are those of the re-implementation "
+        "github.com/dichotomies/proxy-nca, which takes Adam and smooths labels, and the decay of 0.9 in RMSprop is "
+        "that with which Inception was trained. The item's own proxy is in the loss's denominator, as there.",
     )

@@ -67,9 +67,12 @@ FEW_POSITIVES = "ignore:(Some|No) (items|item|anchors|anchor) .*:RuntimeWarning"
 OTHERS = {  # rows of other methods that are trained, with their authors' settings
     "cub": {
         "Margin, ResNet-50, 128-d",
+        "Proxy-NCA, BN-Inception, 64-d",
+        "RLL-H, BN-Inception, 512-d",
         *(f"{method}, BN-Inception, {d}-d" for method in ("Multi-similarity", "SoftTriple") for d in (64, 512)),
     },
-    "cars": {f"SoftTriple, BN-Inception, {d}-d" for d in (64, 512)},
+    "cars": {"Proxy-NCA, BN-Inception, 64-d", *(f"SoftTriple, BN-Inception, {d}-d" for d in (64, 512))},
+    "sop": {"Proxy-NCA, 64-d"},
 }
 CLASSES: dict[str, Callable[[Path], Any]] = {"cub": Cub, "cars": Cars, "sop": Sop, "in-shop": InShop}
 
@@ -196,6 +199,14 @@ def test_published_figures_are_whole_and_rise_with_k() -> None:
             4000,
             {2399: 1, 2400: 0.5, 2800: 0.25, 3200: 0.125, 3600: 0.0625, 3999: 0.0625},
         ),
+        (
+            "RLL-H, BN-Inception, 512-d",
+            60,
+            10_000,
+            {1999: 1, 2000: 0.5, 4000: 0.25, 6000: 0.125, 8000: 0.0625, 9999: 0.0625},
+        ),
+        # 183 whole batches an epoch, after each of which the rate falls
+        ("Proxy-NCA, BN-Inception, 64-d", 32, 3660, {182: 1, 183: 0.94, 366: 0.94**2, 3659: 0.94**19}),
     ],
 )
 def test_rows_of_other_methods_have_their_authors_settings(
@@ -216,7 +227,7 @@ def test_rows_of_other_methods_have_their_authors_settings(
 
 @pytest.mark.filterwarnings(FEW_POSITIVES)
 @pytest.mark.slow
-@pytest.mark.parametrize("row", sorted(row for row in OTHERS["cub"] if "512-d" not in row))
+@pytest.mark.parametrize("row", sorted(row for row in OTHERS["cub"] if "512-d" not in row or "RLL" in row))
 def test_rows_of_other_methods_run_with_their_own_batches_and_losses(
     row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,17 +241,32 @@ def test_rows_of_other_methods_run_with_their_own_batches_and_losses(
     trained = cml.Run.open(tmp_path / folders[row]).config.train
     found = experiment.row(row)
     assert found is not None
-    assert trained.loss == found.changes["loss"]
+    assert (trained.loss, trained.optimizer) == (found.changes["loss"], found.changes["optimizer"])
     assert trained.backbone == "small-cnn"
+
+
+def test_other_methods_have_the_optimisers_of_their_authors() -> None:
+    experiment = PAPERS["proxy-anchor"]["cub"]
+    found = {row.name.partition(",")[0]: row.changes for row in experiment.rows if row.name in OTHERS["cub"]}
+    assert {name: changes["optimizer"] for name, changes in found.items()} == {
+        "Multi-similarity": "adam",
+        "SoftTriple": "adam(epsilon=0.01)",
+        "Margin": "adam",
+        "Proxy-NCA": "rmsprop(decay=0.9, epsilon=1)",
+        "RLL-H": "sgd(momentum=0.9)",
+    }
+    ranked = with_changes(experiment.config, found["RLL-H"])
+    assert ranked.learning_rate * ranked.backbone_lr_scale == pytest.approx(0.001)  # the head's is 100 times as much
+    proxies = with_changes(experiment.config, found["Proxy-NCA"])
+    assert proxies.learning_rate * proxies.proxy_rate == pytest.approx(1)
 
 
 def test_rows_that_stay_quoted_say_why() -> None:
     for name in RECALL_KS:
         rows = {row.name.partition(",")[0]: row.quoted for row in PAPERS["proxy-anchor"][name].rows if row.quoted}
-        if "Proxy-NCA" in rows:
-            assert "RMSprop" in rows["Proxy-NCA"]
-        if "RLL-H" in rows:
-            assert "cml has no ranked list loss" in rows["RLL-H"]
+        assert "Proxy-NCA" not in rows
+        assert ("RLL-H" in rows) == (name in ("cars", "sop"))
+        assert "those on CUB are" in rows.get("RLL-H", "those on CUB are")
         assert rows["HDC"] == "Figures of other papers, whose settings are not known here."
 
 
