@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from cml.array_types import Float64, Int64
 from cml.errors import UserError
 
+FEWEST_CLASSES = 2  # on either side of a split: items of one class are all equally far from each other
+
 
 @dataclass(frozen=True, eq=False)
 class ItemUnits:
@@ -102,6 +104,20 @@ def groups_hold_classes(
         return False
     group_of: dict[str, int] = {}
     return all(group_of.setdefault(name, group) == group for name, group in zip(names, groups.tolist(), strict=True))
+
+
+def check_class_count(
+    groups: Int64,  # (N,) numbers of groups that are classes
+    who: str,  # holds some of them out
+    mend: str,
+) -> None:
+    """Check that there are classes enough for both sides of a split."""
+    count = len(np.unique(groups))
+    if count < 2 * FEWEST_CLASSES:
+        raise UserError(
+            f"'groups' are the classes here: {who} holds out at least {FEWEST_CLASSES} of them and trains on "
+            f"{FEWEST_CLASSES} others. Got {count}. {mend}"
+        )
 
 
 def _number(names: Sequence[Any]) -> Int64:

@@ -211,8 +211,8 @@ class TrainConfig:
     correlation, with grades 1 - nDCG@10, and the best weights are kept."""
     validation_fraction: float = 0.1
     """Fraction of the training items that are held out for validation, at least 8 and at most 1,000 items. Whole groups
-    are held out if there are groups, the last items if consecutive items are alike, and random items otherwise. With
-    grades, queries are held out."""
+    are held out if there are groups, two or more if these are the classes, the last items if consecutive items are
+    alike, and random items otherwise. With grades, queries are held out."""
     group_column: str = ""
     """Column of the dataset's metadata.jsonl that identifies groups, such as subjects or sessions. Validation and tune
     hold out all items of a group together, and evaluation compares items of different groups. Name the column of the

@@ -20,6 +20,7 @@ from cml.items import LabelledItems
 from cml.items.labelled_items import Rows
 from cml.models.embedding import EmbeddingModel
 from cml.models.forward_pass import compile_module
+from cml.retrieval.item_units import FEWEST_CLASSES, check_class_count, groups_hold_classes
 from cml.retrieval.near_in_order import are_alike_in_order
 from cml.training.config import TrainConfig
 from cml.training.head_alone import StandardisedStart, choose_head_start, freeze_backbone, start_at_components
@@ -158,7 +159,12 @@ class HoldOut:
                 return slice(trained, len(items))
             drawn = np.random.default_rng(self.config.seed).permutation(len(items))
             return np.sort(drawn[: len(items) - trained])
-        is_held_out = last_groups(items.groups, len(items) - trained)
+        fewest = 1
+        if groups_hold_classes(items.groups, items.distance.class_names(items.labels)):
+            fewest = FEWEST_CLASSES
+            mend = "Leave 'groups' out (of a dataset: group_column=none), or set evaluate_every to 0."
+            check_class_count(items.groups, "validation", mend)
+        is_held_out = last_groups(items.groups, len(items) - trained, fewest)
         if (~is_held_out).sum() < FEWEST_HELD_OUT:
             raise UserError(
                 f"'groups' leaves {(~is_held_out).sum()} of {len(items)} items to train on where whole groups are held "
@@ -179,11 +185,11 @@ def describe_held_out(items: LabelledItems, rows: Rows) -> str:
     return f"validation holds out {count:,} of {len(items):,} items: {which}."
 
 
-def last_groups(groups: Int64, count: int) -> Bools:
-    """Which items (N,) belong to the last groups, of as few as have at least ``count`` items together."""
+def last_groups(groups: Int64, count: int, fewest: int = 1) -> Bools:
+    """Which items (N,) belong to the last groups, ``fewest`` or as few as have at least ``count`` items together."""
     names, last, sizes = np.unique(groups[::-1], return_index=True, return_counts=True)  # of the reversed order
     order = np.argsort(last)
-    needed = int(np.searchsorted(np.cumsum(sizes[order]), count)) + 1
+    needed = max(fewest, int(np.searchsorted(np.cumsum(sizes[order]), count)) + 1)
     return np.isin(groups, names[order[:needed]])
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cml.array_types import Float32, Float64, Int64
 from cml.errors import UserError
-from cml.retrieval.item_units import groups_hold_classes
+from cml.retrieval.item_units import FEWEST_CLASSES, check_class_count, groups_hold_classes
 from cml.retrieval.near_in_order import MUCH, share_of_near_neighbors
 
 Split = tuple[Int64, Int64]  # the items to train on, and those held out
@@ -20,7 +20,6 @@ SPLITS, MOST_SPLITS = 4, 12
 TOLD_BY = 200  # held-out items of all splits together, which few items reach by more splits
 HELD_OUT = 0.2  # of the items, in each split
 FEWEST_HELD_OUT, FEWEST_TRAINED = 6, 16
-FEWEST_CLASSES = 2  # on either side of a split: items of one class are all equally far from each other
 _TRIES = 100  # draws of whole classes, of which few may have to be drawn again to be others
 
 
@@ -66,12 +65,7 @@ def count_splits(count: int) -> int:  # four, or as many splits as hold out 200 
 
 def _split_classes(groups: Int64, seed: int) -> Iterator[Split]:
     """Yield splits that hold out other classes, as far as there are others; of few classes more than a fifth."""
-    count = len(np.unique(groups))
-    if count < 2 * FEWEST_CLASSES:
-        raise UserError(
-            f"'groups' are the classes here: 'tune' holds out at least {FEWEST_CLASSES} of them and trains on "
-            f"{FEWEST_CLASSES} others. Got {count}. Leave 'groups' out (of a dataset: group_column=none)."
-        )
+    check_class_count(groups, "'tune'", "Leave 'groups' out (of a dataset: group_column=none).")
     seen, repeated = set[bytes](), list[Split]()
     for number in range(_TRIES):
         split = _split_groups(groups, np.random.default_rng([seed, number]), fewest=FEWEST_CLASSES)

@@ -11,6 +11,7 @@ import cml
 from cml.data.images import Images
 from cml.data.vectors import Vectors
 from cml.distances import as_label_distance
+from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.training.config import TrainConfig
 from cml.training.stages import HoldOut, describe_held_out
@@ -87,3 +88,27 @@ def test_equal_weights_draw_as_none() -> None:
     half = cml.fit(LOOSE[:200], LOOSE[:200, 0], **options).embed(LOOSE)
     weighted = cml.fit(LOOSE, LOOSE[:, 0], sample_weight=np.r_[np.ones(200), np.zeros(200)], **options)
     np.testing.assert_array_equal(weighted.embed(LOOSE), half)
+
+
+def test_two_classes_are_held_out_where_the_class_is_the_group() -> None:
+    """One class alone cannot be ranked, as its items are all equally far from each other."""
+    names = [f"class {item // 100}" for item in range(400)]
+    rows = np.repeat(np.eye(4, dtype=np.float32), 100, axis=0) + LOOSE / 4
+    scores: list[float] = []
+    watch = cml.Callback(on_validate=lambda state: scores.append(state.validation or np.inf))
+    options: dict[str, Any] = {"label_distance": "classes", "steps": 4, "evaluate_every": 2, "quiet": True}
+    options |= {"loss": "multi-similarity", "sampler": "per-class(batch_size=40, per_class=20)"}
+    cml.fit(rows, names, groups=names, callbacks=[watch], **options)
+    assert len(scores) == 2
+    assert all(0 < score < 0.5 for score in scores)
+    distance = as_label_distance("classes")
+    of_classes = LabelledItems(Vectors(rows), distance.encode(names), distance, groups=np.arange(400) // 100)
+    np.testing.assert_array_equal(HoldOut(CONFIG)(of_classes), np.arange(200, 400))
+    numbered = items(Vectors(rows), groups=np.arange(400) // 100)  # whose labels are no classes
+    np.testing.assert_array_equal(HoldOut(CONFIG)(numbered), np.arange(300, 400))
+    with pytest.raises(UserError) as caught:
+        cml.fit(rows[:300], names[:300], groups=names[:300], **options)
+    assert str(caught.value) == (
+        "'groups' are the classes here: validation holds out at least 2 of them and trains on 2 others. Got 3. Leave "
+        "'groups' out (of a dataset: group_column=none), or set evaluate_every to 0."
+    )
