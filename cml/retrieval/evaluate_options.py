@@ -64,7 +64,7 @@ class EvaluateOptions:
     """Number of blocks of queries that are processed in parallel."""
     block_bytes: int = 4 << 20
     """Size of a block of label distances in bytes. A block has at least 16 queries. From 16,384 gallery items on, it
-    has up to 64, as long as their scores take no more than 160 MB."""
+    has up to 128, as long as their scores take no more than 160 MB."""
 
     def check(self) -> None:
         """Refuse options that are out of range.

@@ -37,14 +37,14 @@ from cml.retrieval.ranking import (
     put_last,
     rank_columns,
 )
-from cml.retrieval.reference_rows import ORACLE, measure_oracle
+from cml.retrieval.reference_rows import ORACLE, RandomRanker
 from cml.retrieval.results import Evaluation
 
 if TYPE_CHECKING:
     from cml.processes.ranks import Ranks
 
 _FEWEST_ROWS = 16  # a matrix product of fewer rows only waits for the gallery to be read from memory
-_READ_ROWS = 64  # which make more of each reading of a large gallery, as long as their scores take up to 160 MB
+_READ_ROWS = 128  # which make more of each reading of a large gallery, as long as their scores take up to 160 MB
 _LARGE = 1 << 14  # items
 _SCORE_BYTES = 160 << 20
 _MOST_THREADS = 16  # each of which holds a block of queries
@@ -273,10 +273,10 @@ class _Blocks:
     def measure(self, progress: Callable[[int], object] | None, ranks: Ranks | None) -> None:
         """Measure all blocks; of several processes each measures its share, and all get the whole."""
         threads, block_bytes = min(self.options.threads, _MOST_THREADS), self.options.block_bytes
-        fewest = _FEWEST_ROWS
+        fewest, share = _FEWEST_ROWS, -(-self.queries // threads)
         if self.gallery >= _LARGE:
-            fewest = max(fewest, min(_READ_ROWS, _SCORE_BYTES // (8 * self.gallery)))
-        size = max(fewest, min(-(-self.queries // threads), block_bytes // (4 * self.gallery)))
+            fewest = max(fewest, min(_READ_ROWS, share, _SCORE_BYTES // (8 * self.gallery)))
+        size = max(fewest, min(share, block_bytes // (4 * self.gallery)))
         starts = range(0, self.queries, size)
         if ranks is not None:
             starts = starts[ranks.share(len(starts))]
@@ -326,7 +326,7 @@ class _Blocks:
             found += self._measure_ranker(row, name, ranker, rows, labels, sampled, unknown)
         oracle_row = len(self.rankers)
         if self.oracle:
-            self.values[oracle_row, rows] = measure_oracle(self.metrics, labels, sampled)
+            self.values[oracle_row, rows] = _measure_source(self.metrics, labels, sampled, "measure_oracle")
             found += self._find_effects(oracle_row, rows, labels, sampled, "oracle_effects")
         if self.best_k:
             best = compute_label_distance(labels.ideal, [self.best_k])[:, 0]
@@ -359,9 +359,11 @@ class _Blocks:
             some = scores[:, self.sample]
             first, _ = rank_columns(some, sampled.depth, first=rows.start, seed=self.options.seed, next_too=True)
             of_sample = Ranking.from_columns(sampled, some, first)
-        self.values[row, rows] = _measure_ranking(self.metrics, ranking, of_sample)
+        is_random = isinstance(ranker, RandomRanker)
+        measure, effects = ("measure_random", "random_effects") if is_random else ("measure", "effects")
+        self.values[row, rows] = _measure_source(self.metrics, ranking, of_sample, measure)
         self.tied[row, rows] = tied
-        found = self._find_effects(row, rows, ranking, of_sample, "effects")
+        found = self._find_effects(row, rows, ranking, of_sample, effects)
         self.comparable[row, rows] = np.nan
         if self.best_k:
             retrieved, items = comparable_lists(ranking, self.best_k, first=rows.start, seed=self.options.seed)
@@ -452,11 +454,11 @@ def _draw_sample(metrics: Sequence[Metric], options: EvaluateOptions, gallery: i
     return np.sort(rng.choice(gallery, options.ranking_sample, replace=False))
 
 
-def _measure_ranking(metrics: Sequence[Metric], ranking: Ranking, sampled: Ranking | None) -> Float64:
-    """All columns of all metrics, (R, columns); those of the whole ranking on a sample if there is one."""
+def _measure_source(metrics: Sequence[Metric], source: _Source, sampled: _Source | None, method: str) -> Float64:
+    """All columns of all metrics by a method of theirs, (R, columns); of whole rankings on a sample if there is one."""
     return np.column_stack(
         [
-            metric.measure(ranking if sampled is None or metric.needs != "whole_ranking" else sampled)
+            getattr(metric, method)(source if sampled is None or metric.needs != "whole_ranking" else sampled)
             for metric in metrics
         ]
     )

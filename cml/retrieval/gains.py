@@ -10,17 +10,21 @@ from cml.errors import UserError
 NEIGHBORS = 10
 """The gains fall to 1/e at the label distance of this many nearest items, as in the loss ``h-ap``."""
 
+_LEAST_EXPONENT = -700.0
+
 
 def graded_gains(
     label_distances: Floating,  # (R, G), infinite where two labels cannot be compared
     nearest: Floating,  # (R, >= min(10, G)) the smallest of each row, rising
-) -> Float64:  # (R, G) float64 in 0..1, 0 where nothing can be compared
+) -> Float64:  # (R, G) float64 in 0..1, below 1e-300 where nothing can be compared
     """Gains exp(-d / d_10) of all items; they do not depend on the unit of the label distance."""
     near = nearest[:, :NEIGHBORS].astype(np.float64)
     scale = np.where(np.isfinite(near), near, 0).max(axis=1, keepdims=True)
     # where ten items are at distance 0 the others gain nothing
     with np.errstate(over="ignore"):
         ratio: Float64 = label_distances * (-1 / np.maximum(scale, np.finfo(np.float64).tiny))
+    # numbers that underflow take five times as long
+    np.maximum(ratio, _LEAST_EXPONENT, out=ratio)
     return np.exp(ratio, out=ratio)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from cml.array_types import Float64, Floating, Int32, UInt64
+from cml.retrieval.prefix_sums import clear_tree, new_tree, sum_and_add
 
 Jit = Any  # an array, or a number of NumPy's, as numba sees it
 
@@ -41,7 +42,9 @@ def rank_correlations(
     defined in ``cml.retrieval.metrics.compute_h_ap``.
     """
     tau, rho, h_ap = np.empty((3, len(scores)))
-    _correlate(as_bits(scores), label_ranks, np.empty((0, 0)) if gains is None else gains, tau, rho, h_ap)
+    tree, starts = new_tree(scores.shape[1])
+    gains = np.empty((0, 0)) if gains is None else gains
+    _correlate(as_bits(scores), label_ranks, gains, tree, starts, tau, rho, h_ap)
     return tau, rho, h_ap
 
 
@@ -173,20 +176,17 @@ def order_items(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap: Jit) -> None:
+def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tree: Jit, starts: Jit, tau: Jit, rho: Jit, h_ap: Jit) -> None:
     """Fill the three correlations of each ranking, in O(G log G).
 
     tau-b counts for each item those before it that are nearer by label. H-AP is a sum over items k of h_k / r_k, where
     r_k is the rank and h_k = g_k + sum over items j before of min(g_j, g_k): g_k of those that are nearer, g_j of the
-    others. Number and gains of the items before are in a tree over the label ranks. On its way from a leaf to the root
-    an item adds itself to the nodes, and takes what is nearer from those on their left. The steps of the way do not
-    wait for each other, and none has a branch that the processor would have to foresee.
+    others. Number and gains of the items before are in a tree over the label ranks.
     """
     gallery = bits.shape[1]
     keys, spare_keys = np.empty(gallery, np.uint64), np.empty(gallery, np.uint64)
     columns, spare_columns = np.empty(gallery, np.int32), np.empty(gallery, np.int32)
     places, below = np.empty(BUCKETS, np.int32), np.empty(gallery + 1, np.int32)
-    tree = np.empty((4 * gallery + 4, 2))
     has_gains = len(gains) > 0
     for r in range(len(bits)):
         ranks = label_ranks[r]
@@ -198,11 +198,7 @@ def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap
             count: Jit = np.int64(below[rank + 1] - below[rank])
             label_ties += count * (count - 1) // 2
             label_square += count * (below[rank] + (count + 1) / 2 - centre) ** 2
-        levels = 1
-        while (1 << levels) <= highest:
-            levels += 1
-        leaf = 1 << levels
-        tree[: 2 * leaf] = 0
+        levels = clear_tree(tree, starts, highest + 1)
         score_ties, both_ties, score_square, product = 0, 0, 0.0, 0.0
         whole, precisions, nearer_before = 0.0, 0.0, 0.0
         start = 0
@@ -230,14 +226,7 @@ def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tau: Jit, rho: Jit, h_ap
                 product += offset * ((below[rank] + below[rank + 1] + 1) / 2 - centre)
                 equal = equal + 1 if i > start and rank == ranks[columns[i - 1]] else 0
                 both_ties += equal
-                node, nearer, nearer_gains = np.uint64(leaf + rank), 0.0, 0.0
-                for _ in range(levels):
-                    left = (node ^ ONE) * (node & ONE)  # node 0, which holds nothing, beside a node that is left itself
-                    nearer += tree[left, 0]
-                    nearer_gains += tree[left, 1]
-                    tree[node, 0] += 1
-                    tree[node, 1] += gain
-                    node >>= ONE
+                nearer, nearer_gains = sum_and_add(tree, starts, levels, rank, gain)
                 nearer_before += nearer
                 # the tree takes those tied in score as they stand here; in the mean over all of their orders a share of
                 # them is before it

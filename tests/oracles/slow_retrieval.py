@@ -97,3 +97,19 @@ def h_ap(labels: Sequence[float], order: Sequence[int]) -> float:
     for k, gain in enumerate(gains):
         total += sum(min(other, gain) for other in gains[: k + 1]) / (k + 1)
     return total / sum(gains)
+
+
+def expected_h_ap(labels: Sequence[float]) -> float:
+    """The mean of H-AP over all orders, by items, the ranks that they may have, and the others before them."""
+    known = [label for label in labels if label != math.inf]
+    if not known:
+        return math.nan
+    scale, count = sorted(known)[:10][-1], len(known)
+    gains = [math.exp(-label / scale) if scale else float(label == 0) for label in known]
+    total = 0.0
+    for k, gain in enumerate(gains):
+        others = sum(min(other, gain) for other in gains[:k] + gains[k + 1 :])
+        for rank in range(1, count + 1):
+            before = (rank - 1) / max(1, count - 1)  # the share of orders in which another item is before this one
+            total += (gain + before * others) / rank / count
+    return total / sum(gains)

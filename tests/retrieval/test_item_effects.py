@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,41 @@ def test_whole_rankings_keep_the_gains_of_h_ap(kind: str, tied_scores: bool) -> 
         fewer, near, worth = parts
         expected = np.stack(rank_correlations(fewer, dense_ranks(near), worth), axis=-1) - values
         np.testing.assert_allclose(found[:, item], np.where(np.isnan(values), 0, expected), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "ties", "infinite", "classes"])
+def test_random_whole_rankings_have_the_mean_over_all_orders(kind: str) -> None:
+    labels = draw_labels(kind, 6, np.random.default_rng(5))
+    metrics = [metric for metric in make_metrics(EvaluateOptions(), 6) if metric.needs == "whole_ranking"]
+    rankings = [
+        rank(labels, np.broadcast_to(np.array(order, float), labels.shape), metrics) for order in permutations(range(6))
+    ]
+    assert len(rankings) == 720
+    assert {metric.name for metric in metrics} == {"kendall_tau", "spearman_rho", "h_ap"}
+    for metric in metrics:
+        expected = np.mean([metric.measure(ranking) for ranking in rankings], axis=0)
+        np.testing.assert_allclose(metric.measure_random(rankings[0]), expected, atol=1e-12, err_msg=metric.name)
+
+
+@pytest.mark.parametrize("gallery", [1, 2, 8])
+@pytest.mark.parametrize("kind", ["continuous", "ties", "infinite", "classes"])
+def test_effects_on_random_rankings_equal_measuring_again(kind: str, gallery: int) -> None:
+    rng = np.random.default_rng(6)
+    labels, scores = draw_labels(kind, 12, rng)[:, :gallery], rng.random((QUERIES, gallery))
+    metrics = [metric for metric in make_metrics(EvaluateOptions(), gallery) if metric.needs == "whole_ranking"]
+    for metric in metrics:
+        ranking = rank(labels, scores, [metric])
+        values, effects = metric.measure_random(ranking), metric.random_effects(ranking)
+        found = np.zeros((QUERIES, gallery)) if effects is None else dense(effects, gallery)[:, :, 0]
+        assert (effects is not None) == (metric.name == "h_ap")
+        for item in range(gallery if metric.name == "h_ap" else 0):
+            fewer = rank(np.delete(labels, item, 1), np.delete(scores, item, 1), [metric]) if gallery > 1 else None
+            again = np.full(QUERIES, np.nan)
+            if fewer is not None:
+                # gains stay those of the whole gallery
+                vars(fewer.labels)["graded_gains"] = np.delete(ranking.labels.graded_gains, item, 1)
+                again = metric.measure_random(fewer)
+            np.testing.assert_allclose(found[:, item], np.where(np.isnan(values), 0, again - values), atol=1e-12)
 
 
 @pytest.mark.parametrize("gain", ["exponential", "rank"])

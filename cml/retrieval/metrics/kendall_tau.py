@@ -23,9 +23,16 @@ class KendallTau(Metric):
     def oracle_effects(self, labels: LabelBlock) -> None:
         """None: without any item the order of the labels still has 1."""
 
+    def random_effects(self, ranking: Ranking) -> None:
+        """None: without any item a random ranking still has 0 in expectation."""
+
     def measure_oracle(self, labels: LabelBlock) -> Float64:
         """1, or NaN where all labels are equally far: (R,)."""
         return labels.perfect_correlation
+
+    def measure_random(self, ranking: Ranking) -> Float64:
+        """0, what all orders have in the mean, or NaN where all labels are equally far: (R,)."""
+        return 0 * ranking.labels.perfect_correlation
 
 
 def compute_kendall_tau(

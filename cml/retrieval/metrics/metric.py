@@ -195,6 +195,28 @@ class Metric:
         """
         return self.measure(labels.oracle)
 
+    def measure_random(self, ranking: Ranking) -> Float64:
+        """Measure a random ranking; override it where the expectation over all orders is known.
+
+        Args:
+            ranking: Random rankings of R queries, one of each.
+
+        Returns:
+            (R,) or (R, columns) float64, as ``measure`` returns it.
+        """
+        return self.measure(ranking)
+
+    def random_effects(self, ranking: Ranking) -> Effects | None:
+        """Compute the effects on what ``measure_random`` measures; override it together with that.
+
+        Args:
+            ranking: Random rankings of R queries, one of each.
+
+        Returns:
+            The effects; None where no item changes a value, or where ``effects`` are not known either.
+        """
+        return self.effects(ranking)
+
     def depth(self, labels: LabelBlock) -> int:
         """How many of the first items of each ranking ``measure`` looks at.
 
