@@ -5,8 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import polars
 import pytest
 import torch
 import two_processes_own_items
+from start_two import run_two
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -251,15 +250,7 @@ def test_vectors_of_a_data_set_are_standardised(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_processes_join_their_shares(tmp_path: Path) -> None:
-    script = Path(two_processes_own_items.__file__)
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(script.parents[2]), *sys.path]),
-        "OMP_NUM_THREADS": "1",
-    }
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command = [sys.executable, *launcher, str(script), str(tmp_path / "two.npy")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
+    run_two(Path(two_processes_own_items.__file__), str(tmp_path / "two.npy"))
     two_processes_own_items.main(str(tmp_path / "one.npy"))
     np.testing.assert_allclose(np.load(tmp_path / "two.npy"), np.load(tmp_path / "one.npy"), atol=1e-5)
 

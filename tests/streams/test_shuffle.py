@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from start_two import run_two
 
 import cml
 from cml import distances
@@ -240,13 +238,7 @@ def test_two_processes_train_on_batches_that_they_draw_together(tmp_path: Path) 
         "import numpy as np\nimport test_shuffle\n"
         "np.save(f\"rank{os.environ['RANK']}\", test_shuffle.fit_stream().embed(test_shuffle.ROWS))\n"
     )
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)]
-    paths = os.pathsep.join([str(Path(__file__).resolve().parents[2]), *sys.path])
-    done = subprocess.run(
-        launch, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, check=False, timeout=280,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_two(script)
     first, second = (np.load(tmp_path / f"rank{rank}.npy") for rank in (0, 1))
     assert np.array_equal(first, second)
     parts = [slow_batches([place for place in ORDER if place[0] == rank], 5, 15, 0, rank) for rank in (0, 1)]
