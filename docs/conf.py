@@ -48,10 +48,11 @@ toc_object_entries_show_parents = "hide"
 
 def make_pages(app: Any) -> None:  # noqa: ANN401 - Sphinx
     """Write the generated pages and drawings before Sphinx reads them."""
-    from making import architecture, drawings, gradients, home, pages, suite_tables
+    from making import architecture, drawings, gradients, home, pages, suite_tables, warm_kernels
 
     from cml import losses
 
+    warm_kernels.start()
     folder = HERE / "generated"
     shutil.rmtree(folder, ignore_errors=True)
     pages.generate(folder)
