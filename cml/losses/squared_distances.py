@@ -2,9 +2,9 @@
 
 |a|^2 + |b|^2 - 2ab loses the digits that a gradient of 1 / distance needs where a and b are near each other. So it is
 computed in float32 where no two points are near, else in float64. Plain formulas may look whether points are near on
-the CPU alone, and have it in float64 elsewhere (``plain_squared_distances``). Closed forms have pairs that nearly
-coincide even in float64 from their differences (``squared_distances``). Every function takes points (B, D), or
-(H, B, D) of H heads.
+the CPU alone, and have it in float64 elsewhere (``plain_squared_distances``). Closed forms (``squared_distances``) have
+near pairs from their differences while they are few, and otherwise those that nearly coincide even in float64. Every
+function takes points (B, D), or (H, B, D) of H heads.
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from cml.processes.device import device_of_float64, has_float64
 NEAR = 0.1
 COINCIDENT = 1.5e-8  # and below this part float64 products do
 _NO_DIGITS = 1e-14  # below this part of a squared norm, a float64 product is rounding alone
+_FEW = 1 / 32  # of all pairs: their differences take less time than a product of all in float64
 _DIFFERENCE_BYTES = 16 << 20  # of a part of the pairs that are computed from their differences
 
 
@@ -98,7 +99,7 @@ def squared_distances(full: Tensor, shifted: Tensor, norms: Tensor, block: slice
     squared, near = _products(shifted, norms, block, NEAR if single else COINCIDENT)
     if near is None:
         return SquaredDistances(squared, shifted, norms.new_empty((0, full.ndim), dtype=torch.int64))
-    if single:  # on the processor where the device has no float64
+    if single and int(near.count_nonzero()) > _FEW * near.numel():  # on the processor where the device has no float64
         shifted, norms = center_points(full.to(device_of_float64(full.device), torch.float64))
         squared, near = _products(shifted, norms, block, COINCIDENT)
         squared = squared.to(full)

