@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from cml.array_types import Float64, Floating, Int32, UInt64
-from cml.retrieval.prefix_sums import clear_tree, new_tree, sum_and_add
+from cml.retrieval.prefix_sums import add_number, clear_tree, new_tree, sum_before
 
 Jit = Any  # an array, or a number of NumPy's, as numba sees it
 
@@ -226,7 +226,8 @@ def _correlate(bits: Jit, label_ranks: Jit, gains: Jit, tree: Jit, starts: Jit, 
                 product += offset * ((below[rank] + below[rank + 1] + 1) / 2 - centre)
                 equal = equal + 1 if i > start and rank == ranks[columns[i - 1]] else 0
                 both_ties += equal
-                nearer, nearer_gains = sum_and_add(tree, starts, levels, rank, gain)
+                nearer, nearer_gains = sum_before(tree, starts, levels, rank)
+                add_number(tree, starts, levels, rank, gain)
                 nearer_before += nearer
                 # the tree takes those tied in score as they stand here; in the mean over all of their orders a share of
                 # them is before it
