@@ -25,12 +25,13 @@ from cml.data_prep.label_kinds import KINDS, WITH_UNIT, KindName, check_distance
 from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
 from cml.data_prep.person_items import CROP
-from cml.data_prep.row_files import Quote, Row, cell, say_once
+from cml.data_prep.row_files import Quote, Row, cell, name_in, say_once
 from cml.errors import DataError, UserError
 
 Several = Literal["", "mean", "median", "list", "first"]
 _NAMED = 3  # rows that an error names of each kind
-SPLIT_OPTIONS = ("split_column", "group_column", "test_fraction", "query_fraction")
+SPLIT_OPTIONS = ("split_column", "group_column", "group_rows", "test_fraction", "query_fraction")
+GROUP = "group"  # the column that keeps groups whose own name is none or taken
 READING_OPTIONS = ("format", "decimal", "thousands", "quote", "several", "levels", "missing_value", "split_seed")
 _FEWEST = 10  # items with several rows, from which the agreement of rows is estimated
 
@@ -50,6 +51,9 @@ class LabelOptions(DatasetSource):
     group_column: str | None = field(default=None, kw_only=True)
     """Column that identifies items that belong together, such as those of a person or a video. A group is never split
     between training and test. The dataset keeps the column, so that cml train also holds out whole groups."""
+    group_rows: int = field(default=0, kw_only=True)
+    """Number of consecutive rows that form a group where no column names the groups, such as the frames of a film. Take
+    far more rows than there are almost the same one after the other. 0 for no groups."""
     keep_columns: tuple[str, ...] = field(default=(), kw_only=True)
     """Further columns to keep. cml explore and cml search show them, and exports contain them. If an item has several
     rows, those of the first row are kept."""
@@ -87,6 +91,7 @@ class LabelOptions(DatasetSource):
     def __post_init__(self) -> None:
         super().__post_init__()
         kind = self._kind
+        self._check_groups()
         if self.label_columns == ():
             raise UserError("label_columns should name at least one column.")
         if len(self.label_columns or ()) > 1 and kind in ("classes", "masks", "keypoints", "sequence"):
@@ -150,7 +155,7 @@ class LabelOptions(DatasetSource):
 
     def _deal(self, items: Sequence[Labelled], file: Path | None) -> tuple[dict[str, str], dict[str, Any]]:
         """The role of each item, by its name, and what dataset.json says of labels; rows of one item are joined."""
-        is_classes, is_grouped = self._kind == "classes", self.group_column is not None
+        is_classes, is_grouped = self._kind == "classes", self._is_grouped
         test, queries = self.test_fraction, self.query_fraction
         roles = assign_roles(items, test, queries, seed=self.split_seed, classes=is_classes, grouped=is_grouped)
         if is_grouped and self.query_fraction == 1 and "gallery" not in roles.values():
@@ -177,16 +182,37 @@ class LabelOptions(DatasetSource):
     @functools.cached_property
     def _kept_group(self) -> str:
         """The column of the dataset that keeps the groups: called "group" where the name of their own is taken."""
-        column = self.group_column or ""
+        column = self.group_column or GROUP
         label_column = self._texts({"task": KINDS[self._kind].task})["label_column"]
         is_taken = column in (*FIXED_COLUMNS, label_column, CROP, TEXT) or column.endswith(FILE_COLUMN)
-        return "group" if is_taken else column
+        return GROUP if is_taken else column
 
     def _keep_columns(self, item: Labelled) -> dict[str, Any]:
         """The further columns that the dataset keeps of an item: those that were named, and its group."""
-        if self.group_column is None:
+        if not self._is_grouped:
             return item.extra
-        return {**item.extra, self._kept_group: item.extra.get(self.group_column, item.group)}
+        group = item.extra.get(self.group_column, item.group) if self.group_column is not None else item.group
+        return {**item.extra, self._kept_group: group}
+
+    @property
+    def _is_grouped(self) -> bool:
+        """Whether items have groups."""
+        return self.group_column is not None or self.group_rows > 0
+
+    def _check_groups(self) -> None:
+        """Check that consecutive rows can form groups."""
+        if self.group_rows and (self.group_rows < 2 or self.group_column is not None or GROUP in self.keep_columns):
+            raise UserError(
+                "'group_rows' must be 0 or at least 2, and then takes the place of a group_column and of a kept column "
+                f"{GROUP!r}. Got {self.group_rows}, {self.group_column} and {list(self.keep_columns)} instead."
+            )
+
+    def _read_group(self, row: Row, name: str, position: int, where: str) -> str:
+        """The group of an item, the number of whose row counts from 0; without groups its name."""
+        if self.group_rows:
+            first = position // self.group_rows * self.group_rows
+            return f"rows {first + 1} to {first + self.group_rows}"
+        return name if self.group_column is None else name_in(row, self.group_column, where, option="--group-column")
 
     def _describe_kind(self) -> InfoTexts:
         """The task and the unit of the labels."""
@@ -195,7 +221,7 @@ class LabelOptions(DatasetSource):
 
     def unset_options(self) -> tuple[str, ...]:
         """The options that have their defaults, which are not recorded: datasets of before stay the same."""
-        defaults = {"several": "", "levels": (), "missing_value": (), "format": "", "quote": '"'}
+        defaults = {"several": "", "levels": (), "missing_value": (), "format": "", "quote": '"', "group_rows": 0}
         return tuple(name for name, default in defaults.items() if getattr(self, name) == default)
 
     def _is_missing(self, row: Row, where: str) -> bool:

@@ -172,8 +172,7 @@ class LabelledRows(LabelOptions):
         if not name.isprintable():
             raise DataError(f"{where}: {self.id_column} should be printable text. Got {name!r} instead.")
         split = read_split(row, self.split_column, where, printed)
-        grouped = self.group_column
-        group = name if grouped is None else name_in(row, grouped, where, option="--group-column")
+        group = self._read_group(row, name, position, where)
         kept = read_kept(row, self.keep_columns, where)
         return Labelled(name, name, where, split, group, label, kept, self.find_picture(row, where))
 

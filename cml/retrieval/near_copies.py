@@ -17,7 +17,7 @@ _NEAR = 0.2  # share of the usual distance beyond which nothing is a copy
 _MOST_READ = 1 << 26  # numbers, which have to be read into memory
 _COPY = 1e-3  # share below which everything is one
 _MOST = 0.5  # of the queries, beyond which near copies are said
-GROUPS_OPTION = "--group-column of cml prepare"  # that gives the groups of a prepared dataset
+GROUPS_OPTION = "--group-column or --group-rows of cml prepare"  # that gives the groups of a prepared dataset
 _CHANCE = 0.25  # of the way from chance to the oracle, below which a ranking is near chance
 
 

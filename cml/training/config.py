@@ -216,8 +216,8 @@ class TrainConfig:
     group_column: str = ""
     """Column of the dataset's metadata.jsonl that identifies groups, such as subjects or sessions. Validation and tune
     hold out all items of a group together, and evaluation compares items of different groups. Name the column of the
-    classes if the test has new classes; items of one class are then compared as usual. The default is the
-    --group-column of cml prepare; none turns groups off. In Python, pass groups to cml.fit instead."""
+    classes if the test has new classes; items of one class are then compared as usual. The default are the
+    groups of cml prepare; none turns groups off. In Python, pass groups to cml.fit instead."""
     patience: int = 0
     """Number of validations without improvement after which training stops early; 0 disables early stopping."""
     checkpoint_every: int = 200

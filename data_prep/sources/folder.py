@@ -32,7 +32,7 @@ from cml.data_prep.provenance import record_provenance
 from cml.data_prep.readers import find_reader, read_labels
 from cml.data_prep.readers.image_names import list_images
 from cml.data_prep.readers.patterns import NamePattern, fill_pattern
-from cml.data_prep.row_files import Misread, MissingColumn, Row, cell, name_in, say_once
+from cml.data_prep.row_files import Misread, MissingColumn, Row, cell, say_once
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
 from cml.errors import DataError, UserError
@@ -192,7 +192,7 @@ class Folder(LabelOptions):
             files += sorted(path for path in self.label_files.rglob("*") if path.suffix.lower() in SUFFIXES)
         folders = filter(None, [self.images, self.masks])
         revision = 4 if self.kind == "keypoints" else 3  # which came to record the crop
-        if self.group_column is not None:
+        if self._is_grouped:
             revision = 5  # which came to record the group
         # the default is not recorded, so that datasets of before stay the same
         unset = [
@@ -345,8 +345,7 @@ class Folder(LabelOptions):
             raise Misread(
                 f"{where}: {name!r} is already in {first.where}; {rule}; leaving rows out would keep the first."
             )
-        grouped = self.group_column
-        group = name if grouped is None else name_in(row, grouped, where, option="--group-column")
+        group = self._read_group(row, name, len(seen), where)
         split = read_split(row, self.split_column, where, printed)
         label = self._label(row, name, where, lambda sentence: say_once(printed, f"{self.labels}: {sentence}"), reach)
         kept = read_kept(row, self.keep_columns, where)

@@ -647,6 +647,16 @@ def test_groups_stay_whole_and_meet_the_share_as_nearly_as_they_can(photos: Path
     assert kept == {name: str(names_of(photos).index(name) % 5) for name in kept}
 
 
+def test_consecutive_images_are_groups(photos: Path, tmp_path: Path) -> None:
+    labels = csv_of(photos, "file_name,value", lambda n, name: f"{name},{n}")
+    options: dict[str, Any] = {"test_fraction": 0.4, "query_fraction": 0.5}
+    dataset = Folder(photos, labels, group_rows=4, **options).prepare(tmp_path / "set")
+    assert dataset.info.counts == {"train": 12, "query": 4, "gallery": 4}
+    blocks = [{int(value) // 4 for value in dataset.split(role).labels} for role in ROLES]
+    assert sorted(map(len, blocks)) == [1, 1, 3]
+    assert set(dataset.read_groups("query", "group")) == {f"rows {4 * n + 1} to {4 * n + 4}" for n in blocks[1]}
+
+
 @pytest.mark.parametrize("column", ["value", "role", "photo_file_name"])
 def test_a_group_column_whose_name_is_taken_is_kept_by_another(column: str, photos: Path, tmp_path: Path) -> None:
     labels = csv_of(photos, f"image,age,{column}", lambda n, name: f"{name},{n},{n % 5}")

@@ -143,6 +143,28 @@ def test_groups_stay_together_and_columns_are_kept(tmp_path: Path) -> None:
     assert len(sites) == 8
 
 
+def test_consecutive_rows_are_groups(tmp_path: Path) -> None:
+    source = write_csv(tmp_path / "table.csv", [{"a": number, "age": number} for number in range(60)])
+    options: dict[str, Any] = {"features": ("a",), "label_columns": ("age",), "query_fraction": 0.5}
+    dataset = cml.prepare("table", tmp_path / "set", source=source, group_rows=7, **options)
+    assert dataset.info.group_column == "group"
+    roles: dict[str, set[str]] = {}
+    for role in ("train", "query", "gallery"):
+        for age, group in zip(dataset.split(role).labels, dataset.read_groups(role, "group"), strict=True):
+            first = int(age) // 7 * 7 + 1
+            assert group == f"rows {first} to {first + 6}"
+            roles.setdefault(group, set()).add(role)
+    assert len(roles) == 9
+    assert all(len(of_group) == 1 for of_group in roles.values())
+    for wrong in (
+        {"group_rows": 1},
+        {"group_rows": 7, "group_column": "a"},
+        {"group_rows": 7, "keep_columns": ("group",)},
+    ):
+        with pytest.raises(UserError, match="'group_rows' must be 0 or at least 2, and then takes the place of"):
+            cml.prepare("table", tmp_path / "wrong", source=source, **options, **wrong)
+
+
 @pytest.mark.slow
 def test_pictures_beside_a_table_are_shown(tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()

@@ -97,9 +97,9 @@ def test_of_many_items_a_part_is_read() -> None:
     assert sum(read) == 5000
 
 
-@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("groups", [{}, {"group_column": "minute"}, {"group_rows": 40}], ids=["none", "column", "rows"])
 def test_evaluate_and_check_say_the_same_sentence(
-    grouped: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    groups: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows, labels = film(3, 400), np.random.default_rng(0).uniform(size=400)
     lines = [
@@ -108,15 +108,15 @@ def test_evaluate_and_check_say_the_same_sentence(
     ]
     (tmp_path / "table.csv").write_text("\n".join(lines), "utf-8")
     options: dict[str, Any] = {"features": ("a", "b"), "label_columns": ("label",), "test_fraction": 0.6}
-    options |= {"group_column": "minute"} if grouped else {}
-    data = cml.prepare("table", tmp_path / "set", source=tmp_path / "table.csv", **options)
+    data = cml.prepare("table", tmp_path / "set", source=tmp_path / "table.csv", **options, **groups)
     prepared = capsys.readouterr().err
     assert main(["check", str(tmp_path / "set")]) == 0
     checked = capsys.readouterr().out
     verdict = cml.train("value", data, tmp_path / "run", **SHORT).evaluate().verdict
     for text in (prepared, checked, verdict):
-        assert ("in the order of the file" in text) is not grouped
-        assert ("(--group-column of cml prepare), so that queries are compared" in text) is not grouped
+        assert ("in the order of the file" in text) is not bool(groups)
+        mend = "(--group-column or --group-rows of cml prepare), so that queries are compared"
+        assert (mend in text) is not bool(groups)
 
 
 def test_a_model_names_them_too() -> None:
