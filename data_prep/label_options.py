@@ -1,21 +1,17 @@
-"""What sources of a user's own rows share: marks of missing labels, ordered levels, several rows an item, bad rows."""
+"""What sources of a user's own rows share: marks of missing labels, ordered levels, groups, the split."""
 
 import functools
-import math
 import re
 import reprlib
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from cml.console.messages import say
 from cml.data.dataset_info import FILE_COLUMN, FIXED_COLUMNS, TEXT
-from cml.data.prepared_writer import SKIP_HINT
 from cml.data.vocabulary import means, split_alias
 from cml.data_prep import label_cells
 from cml.data_prep.dataset_source import DatasetSource, InfoTexts
@@ -26,14 +22,13 @@ from cml.data_prep.number_format import PLAIN, Decimal, NumberFormat, Thousands
 from cml.data_prep.number_labels import NumberLabels, choose_number_labels, find_period
 from cml.data_prep.person_items import CROP
 from cml.data_prep.row_files import Quote, Row, cell, name_in, say_once
-from cml.errors import DataError, UserError
+from cml.data_prep.several_rows import join_rows
+from cml.errors import UserError
 
 Several = Literal["", "mean", "median", "list", "first"]
-_NAMED = 3  # rows that an error names of each kind
 SPLIT_OPTIONS = ("split_column", "group_column", "group_rows", "test_fraction", "query_fraction")
 GROUP = "group"  # the column that keeps groups whose own name is none or taken
 READING_OPTIONS = ("format", "decimal", "thousands", "quote", "several", "levels", "missing_value", "split_seed")
-_FEWEST = 10  # items with several rows, from which the agreement of rows is estimated
 
 
 @dataclass(frozen=True)
@@ -176,7 +171,7 @@ class LabelOptions(DatasetSource):
             if not self.label_distance and self._kind != "boxes":  # which have no other
                 of_kind = f"labels of kind {self._kind}{' (--kind)' if self._kind == 'numbers' else ''}"
                 say(f"{_before(file)}{of_kind} are compared by {distance} (--label-distance).")
-            details |= self._join_rows(items, find_period(distance) if self._kind == "angle" else None)
+            details |= join_rows(items, self.several, find_period(distance) if self._kind == "angle" else None)
         return roles, details
 
     @functools.cached_property
@@ -260,85 +255,12 @@ class LabelOptions(DatasetSource):
         if self.levels and (kind != "numbers" or len(set(self.levels)) < max(2, len(self.levels))):
             raise UserError("The levels belong to --kind numbers, and are two or more different texts.")
 
-    def _join_rows(self, items: Iterable[Labelled], period: float | None) -> dict[str, Any]:
-        """Give each item one label of those of its rows, and say how well they agree.
-
-        ``period`` is that of angles; None for others. Returns what dataset.json records.
-        """
-        if not self.several:
-            return {}
-        items = list(items)
-        groups = [(item, np.array([item.label, *item.further], np.float64)) for item in items if item.further]
-        for item in items if self.several == "list" else ():
-            item.label = [item.label, *item.further]
-        if not groups:
-            return {}
-        for item, labels in groups:
-            if self.several == "mean" and period is not None:
-                turns = labels * (2 * math.pi / period)
-                mean = np.arctan2(np.sin(turns).mean(axis=0), np.cos(turns).mean(axis=0)) * (period / (2 * math.pi))
-                item.label = (mean % period).tolist()
-            elif self.several in ("mean", "median"):
-                joined = labels.mean(axis=0) if self.several == "mean" else np.median(labels, axis=0)
-                item.label = joined.tolist()
-        count, most = sum(len(labels) for _, labels in groups), max(len(labels) for _, labels in groups)
-        said = f"{len(groups)} items have several rows, {most} at most, {count} in all; their labels are "
-        said += {"list": "the lists of all", "first": "those of their first rows"}.get(
-            self.several, f"their {self.several}s"
-        )
-        ceiling = None if period is not None else _estimate_ceiling([labels for _, labels in groups])
-        if ceiling is not None:
-            said += (
-                f". By their agreement, the correlation of predictions with their means can be {ceiling:.2f} at most"
-            )
-        say(f"{said}.")
-        return {"several": {"how": self.several, "items": len(groups), "rows": count, "ceiling": ceiling}}
-
 
 def _number(value: object) -> float | None:
     try:
         return None if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _estimate_ceiling(groups: Sequence[Any]) -> float | None:
-    """The root of the reliability of means, by the variance within items and between them (one-way ICC)."""
-    if len(groups) < _FEWEST or any(labels.ndim != 1 for labels in groups):
-        return None
-    within = float(np.mean([labels.var(ddof=1) for labels in groups]))
-    rows = float(np.mean([1 / len(labels) for labels in groups]))
-    between = float(np.var([labels.mean() for labels in groups], ddof=1))
-    return math.sqrt(max(0.0, 1 - within * rows / between)) if between > 0 else None
-
-
-def refuse_bad_rows(rows: Iterable[object]) -> None:
-    """Raise the first bad row of the most frequent kind, with how many there are of each kind, and the first ones."""
-    rows = list(rows)
-    faults = [row for row in rows if isinstance(row, DataError)]
-    if not faults:
-        return
-    kinds: dict[str, list[str]] = {}
-    for fault in faults:
-        kinds.setdefault(re.sub(r"'[^']*'|-?[\d.,]+", "_", str(fault).partition(": ")[2]), []).append(str(fault))
-    common = max(kinds.values(), key=len)
-    text = common[0]
-    if len(faults) > 1:
-        each = [f"{len(same)} as in {', '.join(map(_shorten, same[:_NAMED]))}" for same in kinds.values()]
-        more = f", and {len(kinds) - _NAMED} further kinds" if len(kinds) > _NAMED else ""
-        text += f" {len(faults)} rows are bad: {'; '.join(each[:_NAMED])}{more}."
-    # where most rows are bad, the file was read in the wrong way, and leaving out would hide it
-    raise DataError(f"{text} {SKIP_HINT}" if len(faults) == 1 or 2 * len(faults) < len(rows) else text)
-
-
-def _shorten(where: str) -> str:
-    """The line alone of "FILE:LINE: fault", or the entry of "FILE: annotation 3: fault"."""
-    where, _, rest = where.partition(": ")
-    file, _, line = where.rpartition(":")
-    if line.isdecimal():
-        return f"line {line}" if int(line) > 1 else f"{Path(file).name}:{line}"  # line 1 is one of many files
-    entry = re.match(r"\w+ \S+(?=: )", rest)
-    return entry[0] if entry else where.rpartition(", ")[2]
 
 
 _PLURALS = {"train": "training items", "query": "queries", "gallery": "gallery items"}

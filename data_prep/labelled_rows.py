@@ -20,9 +20,10 @@ from cml.data_prep.folder_split import Labelled, read_split
 from cml.data_prep.hf_parquet import ParquetTable
 from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_kinds import KindName
-from cml.data_prep.label_options import LabelOptions, describe_first, refuse_bad_rows
+from cml.data_prep.label_options import LabelOptions, describe_first
 from cml.data_prep.number_format import PLAIN, NumberFormat
 from cml.data_prep.readers import find_reader, read_labels
+from cml.data_prep.row_errors import refuse_bad_rows
 from cml.data_prep.row_files import CELLS, Misread, MissingColumn, Row, cell, cut_blocks, name_in, number
 from cml.data_prep.shrink import Shrink
 from cml.data_prep.unique_ids import note_unique

@@ -23,7 +23,7 @@ from cml.data_prep.kept_columns import read_kept, unify_columns
 from cml.data_prep.label_files import SUFFIXES, check_band, read_label_file, refuse_other_widths
 from cml.data_prep.label_frame import Reach, name_joints_in, order_box
 from cml.data_prep.label_kinds import SHARES, WITH_UNIT, KindName
-from cml.data_prep.label_options import READING_OPTIONS, SPLIT_OPTIONS, LabelOptions, describe_first, refuse_bad_rows
+from cml.data_prep.label_options import READING_OPTIONS, SPLIT_OPTIONS, LabelOptions, describe_first
 from cml.data_prep.layout_masks import MASK_FRAME, prepare_mask
 from cml.data_prep.mask_ids import find_ids, parse_ids
 from cml.data_prep.person_crop import FRAME, person_box
@@ -32,6 +32,7 @@ from cml.data_prep.provenance import record_provenance
 from cml.data_prep.readers import find_reader, read_labels
 from cml.data_prep.readers.image_names import list_images
 from cml.data_prep.readers.patterns import NamePattern, fill_pattern
+from cml.data_prep.row_errors import refuse_bad_rows
 from cml.data_prep.row_files import Misread, MissingColumn, Row, cell, say_once
 from cml.data_prep.scale_depth import check_bits
 from cml.data_prep.shrink import Shrink
