@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import cml
-from cml.data_prep.label_options import refuse_bad_rows
+from cml.data_prep.row_errors import refuse_bad_rows
 from cml.errors import DataError, UserError
 from cml.plausibility.label_rules import find_in_labels
 
