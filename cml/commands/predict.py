@@ -13,6 +13,8 @@ from cml.command_line.parse_options import parse
 from cml.command_line.shared_options import AsJson, Data, Device, Run, StoreOfImages, check_source, show
 from cml.storage.downloads import check_run_folder
 
+BOUND = "within_90"
+"""The column of the label distances within which the true labels of 90 % of new items lie."""
 _SHOWN = 10  # predictions that are printed where a file holds them all
 
 
@@ -45,33 +47,37 @@ def run(arguments: Sequence[str]) -> None:
 
     opened = open_run(options.run, data=options.data, device=options.device, features=options.features)
     found = opened.predict(options.images, k=options.k)
-    rows = [(item_id, _as_text(label)) for item_id, label in zip(found.item_ids, found.labels, strict=True)]
+    bounds = [f"{bound:.3g}" if math.isfinite(bound) else "" for bound in found.bounds.tolist()]
+    rows = list(zip(found.item_ids, map(_as_text, found.labels), bounds, strict=True))
     if options.out is not None:
-        write_csv(options.out, ["item_id", found.column], rows)
+        write_csv(options.out, ["item_id", found.column, BOUND], rows)
     shown = rows if options.out is None else rows[:_SHOWN]
     unit = f" ({found.unit})" if found.unit else ""
     lines = [
         f"{found.column}{unit}, from the labels of the {options.k} nearest training items, weighted by 1 / distance:"
     ]
-    for (item_id, text), is_trained in zip(shown, found.are_trained.tolist(), strict=False):
-        lines.append(f"{visible_text(item_id)}  {visible_text(text)}{'  training item' if is_trained else ''}")
+    for (item_id, text, bound), is_trained in zip(shown, found.are_trained.tolist(), strict=False):
+        more = "  training item" if is_trained else f"  (within {bound})" if bound else ""
+        lines.append(f"{visible_text(item_id)}  {visible_text(text)}{more}")
     if len(shown) < len(rows):
         lines.append(f"... and {len(rows) - len(shown)} more")
     if count := int(found.are_trained.sum()):
         lines.append(f"training items, which are predicted from the others: {count} of {len(rows)}")
-    bound = math.inf
     if found.error is not None:
-        items, mean, bound, error_unit = found.error
-        most = f"; for 90% of new items like these it is at most {bound:.3g}" if math.isfinite(bound) else ""
-        lines.append(f"error on {items} test items: label distance {mean:.3g} {error_unit} on average{most}")
+        items, mean, error_unit = found.error
+        lines.append(f"error on {items} test items: label distance {mean:.3g} {error_unit} on average".rstrip())
+    if any(bounds):
+        lines.append("within: for 90% of new items like the test items, the true label is at most this far off")
     lines += [] if options.out is None else [f"predictions: {options.out}"]
     result = {
         "items": [
-            {"item_id": one, found.column: label, "is_trained": is_trained}
-            for one, label, is_trained in zip(found.item_ids, found.labels, found.are_trained.tolist(), strict=True)
+            {"item_id": one, found.column: label, BOUND: float(bound) if bound else None, "is_trained": is_trained}
+            for one, label, bound, is_trained in zip(
+                found.item_ids, found.labels, bounds, found.are_trained.tolist(), strict=True
+            )
         ],
         "unit": found.unit,
-        "error": found.error and {**found.error._asdict(), "bound": bound if math.isfinite(bound) else None},
+        "error": found.error and found.error._asdict(),
         "out": options.out and str(options.out),
     }
     show(result, *lines, as_json=options.json)

@@ -24,8 +24,9 @@ from cml.items.names import align_by_name
 from cml.models.heads import shorten_head
 from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED, normalize_rows
-from cml.retrieval.gallery import Gallery, predict_labels
+from cml.retrieval.gallery import Gallery
 from cml.retrieval.label_regression import LabelSignals, find_label_signal, fit_label_regression
+from cml.retrieval.neighbor_labels import predict_labels
 from cml.retrieval.novelty import Novelty
 from cml.retrieval.results import Evaluation
 from cml.retrieval.saved_calibration import save_calibration

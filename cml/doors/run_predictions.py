@@ -14,13 +14,14 @@ from cml.doors.search_model import is_of_search
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.label_inputs import label_split
-from cml.retrieval.gallery import predict_labels
+from cml.retrieval.neighbor_labels import predict_with_spread
 from cml.retrieval.search import nearest_embeddings
 
 if TYPE_CHECKING:
     from cml.doors.trained_run import TrainedRun
 
-_LEVEL = 0.9  # of new items, which an error is to cover
+_LEVEL = 0.9  # of new items, whose errors the bounds are to cover
+_FEWEST = 9  # test items that such a bound takes
 _MOST, _BLOCK = 2000, 64  # test items that are predicted, and at a time
 
 
@@ -29,7 +30,6 @@ class PredictionError(NamedTuple):
 
     items: int  # the number of test items
     mean: float  # mean label distance
-    bound: float  # at most this far are predictions of 90 % of new items like them; infinite of fewer than 9
     unit: str  # the unit of label distances
 
 
@@ -38,6 +38,9 @@ class Predictions(NamedTuple):
 
     item_ids: list[str]
     labels: list[Any]
+    # (N,) label distance from the prediction within which the true labels of 90 % of items like the test items lie, the
+    # wider the more the neighbours disagree; infinite where test items are fewer than 9, and of training items
+    bounds: Float64
     are_trained: Bools  # (N,) whether each is a training item, which the others predict
     error: PredictionError | None  # None where no test item's label can be compared with its prediction
     column: str  # the name of the label in the dataset
@@ -54,8 +57,8 @@ def predict(self: TrainedRun, inputs: Path | str, *, k: int = 10) -> Predictions
 
     Returns:
         Ids and labels, of the form of the training labels: means of numbers, vectors, angles and places; of other
-        labels that of the medoid of the neighbours. The bound of the error is a quantile of split conformal prediction
-        (Vovk et al., Algorithmic learning in a random world, 2005).
+        labels that of the medoid of the neighbours. The bounds are those of split conformal prediction, scaled by how
+        far the neighbours disagree (Lei et al., Distribution-free predictive inference for regression, 2018).
 
     Raises:
         UserError: The inputs are of another form than the model's, there are fewer training items than ``k``, or the
@@ -72,42 +75,69 @@ def predict(self: TrainedRun, inputs: Path | str, *, k: int = 10) -> Predictions
     items = listed.inputs(0, len(listed)) if listed.rows else list(listed.paths)
     rows, gallery = self.model.embed(items, bar="embed"), self.embed(known.inputs, bar="embed")
     are_trained = self.model.find_training_items(items)
-    labels = _predict(rows, gallery, known, are_trained, k)
+    labels, spreads = _predict(rows, gallery, known, are_trained, k)
+    error, bounds = None, np.full(len(labels), np.inf)
+    if not self.dataset.info.queries_are_known:
+        errors, of_errors = _measure(self, gallery, known, k)
+        if len(errors):
+            error = PredictionError(len(errors), float(errors.mean()), self.report.unit)
+            bounds = bound_errors(errors, of_errors, spreads * self.report.factor)
+            bounds[are_trained] = np.inf  # the network has seen their labels
     return Predictions(
         list(listed.item_ids),
         [str(label) if isinstance(label, Path) else label for label in labels],  # the file of a mask
+        bounds,
         are_trained,
-        None if self.dataset.info.queries_are_known else _measure(self, gallery, known, k),
+        error,
         self.dataset.info.label_column,
         self.dataset.info.label_unit,
     )
 
 
-def _predict(rows: Float32, gallery: Float32, known: LabelledItems, are_trained: Bools, k: int) -> list[Any]:
+def _predict(
+    rows: Float32, gallery: Float32, known: LabelledItems, are_trained: Bools, k: int
+) -> tuple[list[Any], Float64]:
     """Predict the labels of items by their embeddings (N, D), those of training items without their own."""
+    labels, distance = known.given_labels, known.distance
     if not are_trained.any():
-        return predict_labels(rows, gallery, known.given_labels, known.distance, k=k)
+        return predict_with_spread(rows, gallery, labels, distance, k=k)
     # the file of a photograph is read a little differently from the smaller image that was made of it
     own = np.where(are_trained, nearest_embeddings(rows, gallery, 1)[1][:, 0], -1)
     others = np.arange(len(gallery))
-    return predict_labels(rows, gallery, known.given_labels, known.distance, k=k, groups=own, gallery_groups=others)
+    return predict_with_spread(rows, gallery, labels, distance, k=k, groups=own, gallery_groups=others)
 
 
-def _measure(run: TrainedRun, gallery: Float32, known: LabelledItems, k: int) -> PredictionError | None:
-    """Predict test items, of many a random sample, and compare their labels."""
+def _measure(run: TrainedRun, gallery: Float32, known: LabelledItems, k: int) -> tuple[Float64, Float64]:
+    """Errors (n,) of predictions of test items, of many a random sample, and how far their neighbours disagree."""
     queries = run.queries
     some = np.sort(np.random.default_rng(0).permutation(len(queries))[:_MOST])
     rows, truth = run.embed(queries.inputs)[some], queries.labels[some]
-    encoded = run.distance.encode(_predict(rows, gallery, known, np.zeros(len(some), bool), k))
+    labels, spreads = _predict(rows, gallery, known, np.zeros(len(some), bool), k)
+    encoded = run.distance.encode(labels)
     blocks = (slice(start, start + _BLOCK) for start in range(0, len(some), _BLOCK))
     errors = np.concatenate([run.distance.pairwise(encoded[block], truth[block]).diagonal() for block in blocks])
-    errors = np.sort(errors[np.isfinite(errors)].astype(np.float64)) * run.report.factor
-    if not len(errors):
-        return None
-    return PredictionError(len(errors), float(errors.mean()), bound_error(errors), run.report.unit)
+    is_known = np.isfinite(errors) & np.isfinite(spreads)
+    return errors[is_known].astype(np.float64) * run.report.factor, spreads[is_known] * run.report.factor
 
 
-def bound_error(errors: Float64) -> float:  # errors (N,) ascending; infinite where they are too few
-    """Find what a new error is at most, with a probability of 90 % if it is like these."""
-    rank = math.ceil(_LEVEL * (len(errors) + 1))
-    return float(errors[rank - 1]) if rank <= len(errors) else math.inf
+def bound_errors(
+    errors: Float64,  # (n,) of items that were not trained on
+    spreads: Float64,  # (n,) how far the neighbours of each disagree
+    new: Float64,  # (N,) the same of new items; NaN where it is not known
+) -> Float64:  # (N,)
+    """Find what the error of each new item is at most, with a probability of 90 % if it is like these.
+
+    Errors are compared in units of the item's spread plus a usual spread, which is the median of all spreads with that
+    of the new item: so the n + 1 items can change places, which is all that the bound asks for.
+    """
+    bounds = np.full(len(new), np.inf)
+    if len(errors) < _FEWEST:
+        return bounds
+    middle, ordered = len(spreads) // 2, np.sort(spreads)
+    usual = np.clip(new, ordered[middle - 1], ordered[middle])
+    for value in np.unique(usual[np.isfinite(usual)]):
+        # neighbours that mostly agree tell nothing of the error, as classes do
+        scales, of_new = (spreads + value, new + value) if value > 0 else (np.ones(len(errors)), np.ones(len(new)))
+        rank = math.ceil(_LEVEL * (len(errors) + 1))
+        bounds = np.where(usual == value, np.sort(errors / scales)[rank - 1] * of_new, bounds)
+    return bounds

@@ -4,16 +4,12 @@
 queries a copy of the gallery in 8 bits; the gallery itself may be mapped into memory.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cml.array_types import Bools, Float32, Float64, Int64
-from cml.distances.label_distance import LabelDistance
-from cml.distances.labels import Labels
+from cml.array_types import Bools, Float32, Int64
 from cml.errors import UserError
-from cml.retrieval.other_groups import find_other_groups
 from cml.retrieval.search import check_size, nearest_embeddings
 
 if TYPE_CHECKING:
@@ -188,67 +184,3 @@ class Gallery:
                 raise UserError("The gallery embeddings must be finite, but one holds NaN or infinity.")
             check_size(float(norms.max()))
         return norms.astype(np.float32)
-
-
-def predict_labels(
-    query: Float32,  # (Q, D) embeddings
-    gallery: Float32,  # (G, D) embeddings
-    gallery_labels: Sequence[Any],  # G labels
-    distance: LabelDistance,
-    *,
-    k: int = 10,
-    groups: Int64 | None = None,  # (Q,) numbers of groups, whose items are no neighbours of each other
-    gallery_groups: Int64 | None = None,  # (G,)
-) -> list[Any]:  # Q labels, of the form of ``gallery_labels``
-    """Predict the labels of queries from those of their k nearest gallery items.
-
-    A neighbour's weight is the inverse of its embedding distance; neighbours at distance 0 are the only ones that count
-    where there are any, as in scikit-learn's ``weights="distance"``. Labels that are vectors are averaged as vectors
-    (angles on their circle, places on the globe). Of other labels, and where a mean has no direction, the medoid is
-    taken: the neighbour's label with the least weighted sum of label distances to those of all k neighbours.
-    """
-    if groups is None or gallery_groups is None:
-        distances, positions = nearest_embeddings(query, gallery, min(k, len(gallery)))
-    else:
-        distances, positions, is_other = find_other_groups(query, gallery, k, groups, gallery_groups)
-        if not is_other[:, 0].all():
-            raise UserError("All gallery items are of the group of one of the inputs, so that none is left to ask.")
-        distances = np.where(is_other, distances, np.float32(np.inf))  # which weighs nothing
-        positions = np.where(is_other, positions, positions[:, :1])
-    encoded = distance.encode(gallery_labels)
-    weights = _weigh(distances.astype(np.float64))
-    vectors = distance.label_vectors(encoded)
-    if vectors is not None:
-        means = np.einsum("qk,qkv->qv", weights, np.asarray(vectors, np.float64)[positions])
-        labels = distance.labels_from_vectors(means)
-        if labels is not None:
-            is_scalar = np.ndim(gallery_labels[0]) == 0
-            predicted: list[Any] = labels[:, 0].tolist() if is_scalar else labels.tolist()
-            undefined = np.flatnonzero(np.isnan(labels).any(axis=1))  # such as the mean of 0 and 180 degrees
-            medoids = _medoids(weights[undefined], positions[undefined], encoded, distance)
-            for row, medoid in zip(undefined.tolist(), medoids, strict=True):
-                predicted[row] = gallery_labels[medoid]
-            return predicted
-    return [gallery_labels[position] for position in _medoids(weights, positions, encoded, distance)]
-
-
-def _weigh(distances: Float64) -> Float64:
-    """Weights (Q, k) of neighbours, which sum to 1."""
-    is_hit = distances == 0
-    inverse = 1 / np.where(is_hit, 1, distances)
-    weights = np.where(is_hit.any(axis=1, keepdims=True), is_hit, inverse)
-    normalized: Float64 = weights / weights.sum(axis=1, keepdims=True)
-    return normalized
-
-
-def _medoids(weights: Float64, positions: Int64, labels: Labels, distance: LabelDistance) -> list[int]:
-    """The position in the gallery of each query's medoid; labels that cannot be compared are the farthest."""
-    chosen = []
-    for weight, neighbors in zip(weights, positions, strict=True):
-        some = labels[neighbors]
-        between = distance.pairwise(some, some).astype(np.float64)
-        np.fill_diagonal(between, 0)
-        is_known = np.isfinite(between)
-        farthest = 1 + between[is_known].max(initial=0)
-        chosen.append(int(neighbors[np.argmin(np.where(is_known, between, farthest) @ weight)]))
-    return chosen

@@ -9,7 +9,7 @@ import pytest
 
 import cml
 from cml.cli import main
-from cml.doors.run_predictions import bound_error
+from cml.doors.run_predictions import bound_errors
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(100, 4)).round(3)
@@ -79,24 +79,50 @@ def test_the_error_is_that_of_test_items(name: str, runs: Path, capsys: pytest.C
                 errors.append(float(item[column] != truth[item["item_id"]]))
             else:
                 errors.append(float(np.linalg.norm(np.subtract(item[column], truth[item["item_id"]]))))
-    error = printed["error"]
-    assert error["items"] == len(errors)
-    assert error["mean"] == pytest.approx(np.mean(errors), abs=1e-5)
-    assert error["bound"] == pytest.approx(sorted(errors)[int(np.ceil(0.9 * (len(errors) + 1))) - 1], abs=1e-5)
+    assert printed["error"]["items"] == len(errors)
+    assert printed["error"]["mean"] == pytest.approx(np.mean(errors), abs=1e-5)
+    assert (np.mean([item["within_90"] for item in printed["items"]]) > 0) == (name != "kind" or max(errors) > 0)
+
+
+def slow_bound(errors: list[float], spreads: list[float], new: float) -> float:
+    """The bound of one new item, whose spread counts among those of which the usual one is the median."""
+    usual = sorted([*spreads, new])[len(spreads) // 2]
+    if usual == 0:
+        return sorted(errors)[int(np.ceil(0.9 * (len(errors) + 1))) - 1]
+    scaled = sorted(error / (spread + usual) for error, spread in zip(errors, spreads, strict=True))
+    return scaled[int(np.ceil(0.9 * (len(errors) + 1))) - 1] * (new + usual)
+
+
+@pytest.mark.parametrize("count", [9, 10, 63])
+@pytest.mark.parametrize("agreeing", [0.0, 0.3, 0.7], ids="{:.0%} agree".format)
+def test_bounds_are_those_of_a_slow_loop(count: int, agreeing: float) -> None:
+    rng = np.random.default_rng(count)
+    errors, spreads = rng.random((2, count))
+    new = rng.random(50)
+    spreads[rng.random(count) < agreeing], new[rng.random(50) < agreeing] = 0, 0
+    new[0] = np.nan
+    found = bound_errors(errors, spreads, new)
+    wanted = [slow_bound(errors.tolist(), spreads.tolist(), one) for one in new[1:].tolist()]
+    np.testing.assert_allclose(found[1:], wanted, rtol=1e-12)
+    assert np.isinf(found[0])
+    assert np.isinf(bound_errors(errors[:8], spreads[:8], new)).all()
 
 
 @pytest.mark.parametrize("count", [9, 20, 63, 400])
-@pytest.mark.parametrize("levels", [0, 4], ids=["numbers", "four values"])
-def test_the_bound_holds_for_nine_of_ten_new_errors(count: int, levels: int) -> None:
+@pytest.mark.parametrize("kind", ["numbers", "of unequal spread", "four values", "mostly agreeing"])
+def test_the_bound_holds_for_nine_of_ten_new_errors(count: int, kind: str) -> None:
     rng, held = np.random.default_rng(count), []
-    for _ in range(2000):
-        errors = rng.standard_t(3, count + 50) ** 2
-        errors = np.floor(levels * np.minimum(errors, 0.99)) if levels else errors
-        held.append((errors[count:] <= bound_error(np.sort(errors[:count]))).mean())
-    error = np.std(held) / 2000**0.5
+    for _ in range(1000):
+        spreads = rng.exponential(size=count + 50)
+        errors = rng.standard_t(3, count + 50) ** 2 * (spreads if kind == "of unequal spread" else 1)
+        if kind == "four values":
+            errors, spreads = np.floor(4 * np.minimum(errors, 0.99)), np.floor(spreads)
+        if kind == "mostly agreeing":
+            spreads[rng.random(count + 50) < 0.6] = 0
+        held.append((errors[count:] <= bound_errors(errors[:count], spreads[:count], spreads[count:])).mean())
+    error = np.std(held) / 1000**0.5
     assert np.mean(held) > 0.9 - 3 * error
-    assert levels or np.mean(held) < 0.9 + 1 / (count + 1) + 3 * error
-    assert bound_error(np.arange(8.0)) == np.inf
+    assert kind == "four values" or np.mean(held) < 0.9 + 1 / (count + 1) + 3 * error
 
 
 def test_training_items_do_not_predict_themselves(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,6 +144,8 @@ def test_training_items_do_not_predict_themselves(runs: Path, capsys: pytest.Cap
     assert said.count("  training item\n") == 20
     assert "training items, which are predicted from the others: 20 of 25" in said
     assert "test items: label distance" in said
+    assert said.count("  (within ") == 5
+    assert "within: for 90% of new items like the test items, the true label is at most this far off" in said
 
 
 @pytest.mark.parametrize(

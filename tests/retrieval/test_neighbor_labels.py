@@ -9,7 +9,7 @@ import pytest
 from sklearn.neighbors import KNeighborsRegressor
 
 from cml.distances import as_label_distance
-from cml.retrieval.gallery import predict_labels
+from cml.retrieval.neighbor_labels import predict_labels, predict_with_spread
 
 RNG = np.random.default_rng(2)
 GALLERY = RNG.normal(size=(60, 4)).astype(np.float32)
@@ -90,3 +90,20 @@ def test_labels_come_back_from_their_vectors(choice: str) -> None:
     again = distance.labels_from_vectors(3 * vectors if choice != "euclidean" else vectors)
     assert again is not None
     assert distance.pairwise(distance.encode(labels.tolist()), distance.encode(again.tolist())).diagonal().max() < 1e-2
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_the_spread_is_the_weighted_mean_label_distance_of_the_neighbours(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    labels: list[Any] = rng.normal(size=len(GALLERY)).tolist()
+    if kind == "classes":
+        labels = [f"class {number}" for number in rng.integers(0, 3, len(GALLERY))]
+    distance = as_label_distance("euclidean" if kind == "numbers" else "classes")
+    predicted, spreads = predict_with_spread(QUERY, GALLERY, labels, distance, k=5)
+    assert predicted == predict_labels(QUERY, GALLERY, labels, distance, k=5)
+    for query, label, spread in zip(QUERY, predicted, spreads, strict=True):
+        apart = np.linalg.norm(GALLERY.astype(np.float64) - query, axis=1)
+        nearest = np.argsort(apart, kind="stable")[:5]
+        far = [float(labels[n] != label) if kind == "classes" else abs(labels[n] - label) for n in nearest]
+        weights = 1 / apart[nearest] if apart.min() > 0 else (apart[nearest] == 0).astype(float)
+        assert spread == pytest.approx(np.average(far, weights=weights), rel=1e-4, abs=1e-6)
