@@ -277,7 +277,7 @@ def check_tuned_labels(
     if names is not None and len(set(names)) == 1:
         raise UserError(f"'tune' needs at least 2 classes. All {len(labels)} items are of the class {str(names[0])!r}.")
     some = labels[np.sort(np.random.default_rng(seed).permutation(len(labels))[:_PROBED])]
-    apart = distance.pairwise(some, some)[np.triu_indices(len(some), 1)]
+    apart = distance.pairwise(some, some)[~np.eye(len(some), dtype=bool)]  # it may have a direction
     apart = apart[np.isfinite(apart)]
     if len(apart) == 0:
         raise UserError(

@@ -45,6 +45,7 @@ TITLES = {
     "sentences": "sentences",
     "vowels": "spoken vowels",
     "waves": "waves",
+    "search": "search",
     "people": "people",
     "rooms": "rooms",
     "scenes": "scenes",

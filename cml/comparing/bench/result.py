@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from cml.array_types import Float64
+from cml.comparing.bench.bench_set import BenchSet
 from cml.comparing.bench.methods import FIXED_ROWS, find_plugins
 from cml.comparing.bench.scores import LABEL_ERRORS, PRIMARY, SCORES
-from cml.comparing.bench.sets import BenchSet
 from cml.comparing.bench.suite import SUITES, track_folder
 from cml.comparing.bench.trials import Final, Trial, measure_peak_memory
 from cml.errors import DataError, UserError, did_you_mean

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cml import plugins
+from cml.comparing.bench.bench_set import BenchSet
 from cml.comparing.bench.methods import Method, find_method, find_plugins
 from cml.comparing.bench.result import (
     Result,
@@ -24,7 +25,7 @@ from cml.comparing.bench.result import (
     result_path,
     write_result,
 )
-from cml.comparing.bench.sets import BenchSet, open_set
+from cml.comparing.bench.sets import open_set
 from cml.comparing.bench.suite import Suite, track_folder
 from cml.comparing.bench.trials import Final, Trial, fixed_row_config, run_final, run_fixed_row, run_trial
 from cml.comparing.search_space import with_settings
@@ -87,7 +88,7 @@ def run(plan: Plan) -> list[str]:
 
 def _run_set(plan: Plan, data: BenchSet, methods: Mapping[str, Method | None]) -> None:
     """Make all results of a set; those that another process works on are looked at again until they are there."""
-    waiting = [name for name, how in methods.items() if data.vectors is not None or not _takes_vectors(name, how)]
+    waiting = [name for name, how in methods.items() if _suits(name, how, data)]
     while waiting:
         done = {name: _make_result(plan, data, methods, name) for name in waiting}
         waiting = [name for name in waiting if not done[name]]
@@ -95,9 +96,12 @@ def _run_set(plan: Plan, data: BenchSet, methods: Mapping[str, Method | None]) -
             time.sleep(_WAIT)
 
 
-def _takes_vectors(name: str, method: Method | None) -> bool:
-    """Whether a row is only of sets whose labels are vectors."""
-    return name == "ridge" if method is None else method.vectors
+def _suits(name: str, method: Method | None, data: BenchSet) -> bool:
+    """Whether a set has the labels that a row needs: vectors, or distances between all of them."""
+    if name == "label-mds":
+        return data.distance.is_symmetric and not data.distance.is_partial
+    needs_vectors = name == "ridge" if method is None else method.vectors
+    return data.vectors is not None or not needs_vectors
 
 
 def _make_result(plan: Plan, data: BenchSet, methods: Mapping[str, Method | None], name: str) -> bool:
@@ -146,7 +150,7 @@ def compute_result(
         final = run_fixed_row(name, data, config or plan.suite.heads)
         options = {} if config is None else as_json(asdict(config))
         return build_result(data, **parts, options=options, settings={}, trials=[], finals=[final])
-    base = method.options(replace(plan.config, label_distance=data.label_distance), data.vectors)
+    base = method.options(data.spec.suit(replace(plan.config, label_distance=data.label_distance)), data.vectors)
     trials = _run_trials(plan, data, method, base, work)
     chosen = choose(trials)
     if settings is None and chosen is not None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cml.array_types import Float32, Float64, Floating, Int64
-from cml.comparing.bench.sets import BenchSet
+from cml.comparing.bench.bench_set import BenchSet
 from cml.errors import UserError
 from cml.protocols.protocol import EmbeddedItems
 from cml.protocols.regression import Regression, average_vectors
@@ -86,9 +86,9 @@ def measure_label_errors(data: BenchSet, train: Float32, query: Float32) -> dict
 
 
 def score_validation(embeddings: Float32, distances: Float32) -> float:
-    """The score of items (V, D), each searched among all others, of label distances (V, V)."""
+    """The score of items (V, D), each searched among all that it can be compared with: label distances (V, V)."""
     scores = embedding_ranker(embeddings, embeddings)(slice(0, len(distances)))
-    np.fill_diagonal(scores, np.inf)
+    scores = np.where(np.isfinite(distances), scores, np.inf)
     some = (
         retrieved_distances(distances, scores, _FIRST),
         retrieved_distances(distances, distances, _FIRST),

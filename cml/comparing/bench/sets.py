@@ -1,4 +1,4 @@
-"""The parts of a data set, by hashes of ids or groups: the test part for final runs alone; ``split`` digests all."""
+"""The items of a data set dealt to its parts, by hashes of ids or groups. Not for drawn queries: ``graded_sets``."""
 
 import contextlib
 import functools
@@ -7,7 +7,6 @@ import io
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,94 +14,23 @@ import numpy as np
 
 from cml import data_prep, distances, tasks
 from cml.array_types import Float32
-from cml.comparing.bench.suite import NO_BACKBONE, SETS, SPLITS, SUITES, SetSpec, Suite, look_up
+from cml.comparing.bench.bench_set import BenchSet, Part, digest_split, standardise_by
+from cml.comparing.bench.graded_sets import deal_queries
+from cml.comparing.bench.suite import SETS, SPLITS, SUITES, SetSpec, Suite, look_up
 from cml.data.dataset_info import FOLDERS, INFO, METADATA
 from cml.data.input_form import Missing
 from cml.data.prepared import PreparedDataset
 from cml.data.vectors import Vectors
 from cml.distances.dataset_labels import encode_labels, unit_in_dataset
-from cml.distances.label_distance import LabelDistance
-from cml.distances.labels import Labels
 from cml.errors import UserError
 from cml.feature_store.frozen_features import NETWORK_SHA256, with_features
 from cml.feature_store.store import FeatureStore
-from cml.storage.atomic import atomic_file
 from cml.storage.downloads import cache_folder
-from cml.storage.regular_file import map_array
 from cml.storage.work_folder import exclusive_lock
 from cml.task import ReportedUnit
 from cml.training.config import TrainConfig
 
 _FEWEST = 20  # items of a part of the user's own dataset
-
-
-@dataclass(frozen=True)
-class Part:
-    """Items of a set: N ids, images and encoded labels; in place of images (N, F) vectors, standardised."""
-
-    item_ids: Sequence[str]
-    paths: Sequence[Path]
-    labels: Labels
-    vectors: Float32 | None = None
-    groups: Sequence[str] = ()  # of each item, if the set has groups
-
-    def __len__(self) -> int:
-        return len(self.item_ids)
-
-
-@dataclass(frozen=True)
-class BenchSet:
-    """A data set of the suite, opened."""
-
-    name: str
-    spec: SetSpec
-    distance: LabelDistance
-    label_distance: str  # as a text
-    reported_unit: ReportedUnit  # in which results state label distances
-    train: Part
-    validation: Part  # each item is searched among all others
-    split: str  # sha256 of all parts
-    data: str  # sha256 of the prepared dataset
-    cache: Path  # where its label distances are kept
-    folder: Path  # the prepared dataset
-    _test: tuple[Part, Part]
-
-    def test(self, trials: int, wanted: int) -> tuple[Part, Part]:
-        """Queries and gallery, for the final runs of a method that had all of its wanted trials."""
-        if trials < wanted:
-            done = f"only {trials} of {wanted} trials are done"
-            raise UserError(f"The test part of {self.name} is for final runs: {done}.")
-        return self._test
-
-    @functools.cached_property
-    def train_distances(self) -> Float32:
-        """Label distances among training items (N, N)."""
-        return self._load_distances("train", self.train, self.train)
-
-    @functools.cached_property
-    def validation_distances(self) -> Float32:
-        """Label distances among validation items (V, V), infinite from an item to itself."""
-        distances = np.array(self._load_distances("validation", self.validation, self.validation))
-        np.fill_diagonal(distances, np.inf)
-        return distances
-
-    @functools.cached_property
-    def test_distances(self) -> Float32:
-        """Label distances of queries and gallery (Q, G), which rankings are scored with."""
-        return self._load_distances("test", *self._test)
-
-    @functools.cached_property
-    def vectors(self) -> Float32 | None:
-        """Training labels as vectors (N, V), None where they are none."""
-        return self.distance.label_vectors(self.train.labels)
-
-    def _load_distances(self, name: str, rows: Part, columns: Part) -> Float32:
-        path = self.cache / f"distances-{self.split[:16]}-{name}.npy"
-        if not path.exists():
-            self.cache.mkdir(parents=True, exist_ok=True)
-            with atomic_file(path) as temporary:
-                np.save(temporary, self.distance.pairwise(rows.labels, columns.labels), allow_pickle=False)
-        return map_array(path)
 
 
 @functools.lru_cache(maxsize=2)
@@ -120,6 +48,20 @@ def open_set(name: str, version: str) -> BenchSet:
         own = deal_items(name, spec, suite, dataset, cache)
         _check_sizes(own)
         return own
+    if spec.graded:
+        data = deal_queries(name, spec, suite, cache_folder() / "bench" / f"{name}-cache")
+    else:
+        data = _prepare_set(name, spec, suite)
+    fixed = SPLITS.get(version, {}).get(name, data.split)
+    if data.split != fixed:
+        raise UserError(
+            f"The split of {name} in suite {version} is {fixed}, but {data.folder} gives {data.split}: another version "
+            "of cml or of a package made it. Delete it and run the command again."
+        )
+    return data
+
+
+def _prepare_set(name: str, spec: SetSpec, suite: Suite) -> BenchSet:
     settings, drawn = spec.source_settings(), f"-{suite.count}" if "{count}" in spec.source else ""
     folder = cache_folder() / "bench" / f"{name}{drawn}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -127,14 +69,7 @@ def open_set(name: str, version: str) -> BenchSet:
         messages = io.StringIO() if (folder / INFO).is_file() else sys.stderr  # that it is prepared is no news
         with contextlib.redirect_stderr(messages):
             dataset = data_prep.registry.get(spec.source.format(count=suite.count), **settings).prepare(folder)
-    data = deal_items(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
-    fixed = SPLITS.get(version, {}).get(name, data.split)
-    if data.split != fixed:
-        raise UserError(
-            f"The split of {name} in suite {version} is {fixed}, but {folder} gives {data.split}: another version "
-            "of cml or of a package made it. Delete it and run the command again."
-        )
-    return data
+    return deal_items(name, spec, suite, dataset, folder.with_name(f"{name}-cache"))
 
 
 def _check_sizes(own: BenchSet) -> None:
@@ -178,30 +113,21 @@ def deal_items(name: str, spec: SetSpec, suite: Suite, dataset: PreparedDataset,
         "query": part("query", queries[: suite.queries]),
         "gallery": part("gallery", gallery[: suite.gallery]),
     }
-    digest = hashlib.sha256(f"{suite.version} {name} {distance.fingerprint()}".encode())
-    if NETWORK_SHA256 in dataset.made_of:  # features of another network are another set
-        digest.update(f"\n{dataset.made_of[NETWORK_SHA256]}".encode())
-    for role, items in parts.items():
-        digest.update(f"\n{role} {items.labels.fingerprint()} ".encode())
-        digest.update(hashlib.sha256("\n".join(items.item_ids).encode()).digest())
+    digest = digest_split(suite, name, distance, parts, dataset.made_of.get(NETWORK_SHA256, ""))
     reported_unit = ReportedUnit(*task.report(unit_in_dataset(distance, dataset), dataset.info))
     train, validation, *test = parts.values()
-    where = digest.hexdigest(), dataset.fingerprint, cache, dataset.folder
+    where = digest, dataset.fingerprint, cache, dataset.folder
     return BenchSet(name, spec, distance, text, reported_unit, train, validation, *where, (test[0], test[1]))
 
 
 def _standardization(dataset: PreparedDataset, training: list[int]) -> Callable[[Vectors], Float32]:
     """How vectors are standardised by those of the training items; it is not asked for of images."""
-    from cml.models.embedding import EmbeddingModel, ModelConfig
-
     vectors = dataset.split("train").vectors
     if vectors is None:
         return lambda some: some.read(np.arange(len(some)))
     missing: Missing = "mean" if dataset.info.may_miss_numbers else "refuse"
-    vectors = vectors.with_missing(missing)
-    model = EmbeddingModel(ModelConfig(NO_BACKBONE, "none", 1, False, (1, 1), inputs=vectors.form))
-    model.fit_standardization(vectors.subset(np.array(training, np.int64)))
-    return lambda some: model.standardize(some.with_missing(missing))
+    standardise = standardise_by(vectors.with_missing(missing).subset(np.array(training, np.int64)))
+    return lambda some: standardise(some.with_missing(missing))
 
 
 def compute_features(config: TrainConfig, part: Part) -> Float32:

@@ -41,6 +41,12 @@ class SetSpec:
     folder: str = ""  # of a prepared dataset of the user's own
     features: str = ""  # folder of the feature store whose rows take the place of its items, if any
     input_kind: str = "images"  # or vectors
+    graded: bool = False  # whether labels are grades of documents for queries, which ``graded_sets`` draws
+    sampler: str = ""  # the batches that its labels need; "" for those of the suite
+
+    def suit(self, config: TrainConfig) -> TrainConfig:
+        """The options of training, with the batches that its labels need."""
+        return replace(config, sampler=self.sampler or config.sampler)
 
     def source_settings(self) -> dict[str, Any]:
         """The settings of the source that its text does not have; an error if the raw files are missing."""
@@ -95,6 +101,7 @@ SETS: dict[str, SetSpec] = {  # own sets are added to it
     "tablets": _vectors("tablets", "milligrams"),
     "vowels": _vectors("vowels", "sequences"),
     "waves": _vectors("series(count={count}, label=shape)", "sequences", drawn=True),
+    "search": _vectors("", "grades", drawn=True, graded=True, sampler="queries(batch_size=64, documents=7)"),
     "sentences": _vectors("coco_sentences", "captions", variable="CML_COCO_CAPTIONS"),
 }
 
@@ -163,6 +170,7 @@ SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets t
         "tablets": "2299fe9ed170bd7e864701e31670db55bef1e74690460a308250576739cbe529",
         "vowels": "0ea185dc27f3f68e5e0b42debc5d0d1fee708f757b8daff1bebfbe202244e885",
         "waves": "afd316f799620451b3ae6dba206774b9f89f9d896690124580c0304cb18b1af6",
+        "search": "548f784de32bba649a63de05d2f698725b7282a896f99d0879e4b9e9ad972a11",
     },
     "2026.3-quick": {
         "digits": "d4c285b6967a93f85a4941426db4d9c5c75696055ba71f3c22dad4d3e04194d7",
@@ -174,6 +182,7 @@ SPLITS: Mapping[str, Mapping[str, str]] = {  # sha256 of the parts of the sets t
         "tablets": "06adf03a56d4e6141e586c005241c370e09f387ec4188d9c7e106ba4ec99368d",
         "vowels": "8408863ce40942203ddda7ac353e801d8cc0c245f071e9d17aa83d58b4e00138",
         "waves": "4beb6ae1b4647deffb8e2890a87f434136b838454f3fa245fd530c9997f42458",
+        "search": "253c78b3e16807f9ef5f427174f6fa375f3a03554ca62be7b6049dfc7240ffb5",
     },
 }
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cml.array_types import Float32, Float64
+from cml.comparing.bench.bench_set import BenchSet, Part
 from cml.comparing.bench.methods import UNTRAINED
 from cml.comparing.bench.scores import measure_label_errors, score_run, score_validation
-from cml.comparing.bench.sets import BenchSet, Part, compute_features
+from cml.comparing.bench.sets import compute_features
 from cml.comparing.bench.suite import NO_BACKBONE, Suite
 from cml.data.images import Images, Size, stored_size
 from cml.data.input_form import Inputs
