@@ -1,7 +1,7 @@
 """The figures of "Proxy Anchor Loss for Deep Metric Learning" (Kim, Kim, Cho, Kwak, CVPR 2020), as printed: Recall@K.
 
-Not for how a method is trained: ``papers.py`` has that of the methods that cml can train. A network is left out where
-the paper's table does not name it.
+Not for how a method is trained: ``proxy_anchor.py`` has that of the methods that cml can train. A network is left out
+where the paper's table does not name it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ from cml.retrieval.comparison import Comparison, Interval, Rows
 from cml.storage.atomic import atomic_file
 from cml.storage.downloads import names_of_a_run
 from cml.storage.json_file import write_json
-from cml.tasks.papers import Experiment, PublishedRow
+from cml.tasks.published_experiment import Experiment, PublishedRow
 from cml.training.config import TrainConfig
 
 REPRODUCTION = "reproduction"
