@@ -19,6 +19,9 @@ from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, settings
+from PIL import Image
+
+from cml.errors import UserError
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # tests run side by side: a thread each, also in the processes that they start
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -134,12 +137,23 @@ def real_data() -> Callable[[str], Path]:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave figures empty, for tests that do not look at them: drawing them three times takes seconds."""
+    """Leave figures and sheets empty, for tests that do not look at them: drawing them three times takes seconds."""
 
     def save(figure: object, path: Path, **options: object) -> None:
         path.write_bytes(b"")
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
+    monkeypatch.setattr("cml.comparing.report._write_run_sheet", lambda path, _: Image.new("L", (1, 1)).save(path))
+
+
+@pytest.fixture
+def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare no run with a published network, for tests that do not look at its row: it takes half of a second."""
+
+    def refuse(model: object) -> None:
+        raise UserError("none in tests")
+
+    monkeypatch.setattr("cml.doors.trained_model.TrainedModel.load_published", refuse)
 
 
 @pytest.fixture

@@ -136,6 +136,7 @@ def test_finished_runs_are_kept_and_only_missing_ones_trained(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_a_comparison_killed_before_a_model_is_written_has_its_curve(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_run_with_other_options_is_refused(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_runs_of_other_code_of_a_plugin_are_refused(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,7 +225,7 @@ def test_kept_evaluation_is_of_the_same_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_losses_are_rows_of_their_own(people: PreparedDataset, tmp_path: Path) -> None:
     named = ["log-ratio(weights=uniform)", "cosent(scale=5.0)"]
     assert main(command(people, tmp_path, "--seeds", "1", "--variants", "dense triplet", "--losses", *named)) == 0
@@ -235,7 +237,7 @@ def test_losses_are_rows_of_their_own(people: PreparedDataset, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_one_seed_has_no_intervals_and_no_marks(people: PreparedDataset, tmp_path: Path) -> None:
     config = TrainConfig(
         backbone="small-cnn", weights="none", image_size=(32, 32), sampler="random(batch_size=20)", steps=2, workers=0
@@ -481,6 +483,7 @@ def test_the_sheet_shows_two_variants_the_second_a_binary_one_if_there_is_any() 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unpublished")
 def test_one_model_is_cut_beside_those_trained_for_each_size(people: PreparedDataset, tmp_path: Path) -> None:
     loss = "matryoshka(loss=log-ratio, dimensions=[4])"
     found = cml.compare("pose", people, tmp_path, losses=[loss], seeds=1, dimensions=[4, 8], cut=True, **TINY)

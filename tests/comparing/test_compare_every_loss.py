@@ -67,7 +67,7 @@ def test_every_task_of_cml_is_here() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of batches with so few items of a class
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_every_loss_is_compared_where_its_labels_exist(dataset: PreparedDataset, tmp_path: Path) -> None:
     task = dataset.info.task
     texts = {**IN_BRACKETS, **(OF_CLASSES if task == "classes" else {})}
@@ -87,7 +87,7 @@ def test_every_loss_is_compared_where_its_labels_exist(dataset: PreparedDataset,
     assert {"cosent", "dense-triplet", IN_BRACKETS["binary"]} <= set(compared)
 
 
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_a_loss_is_compared_beside_the_variant_that_has_its_folder(
     dataset: PreparedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -240,7 +240,7 @@ def test_of_a_grid_the_test_set_is_evaluated_for_the_chosen_alone(people: Prepar
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_a_study_evaluates_everything(people: PreparedDataset, tmp_path: Path) -> None:
     found = run_sweep(
         people,
@@ -258,7 +258,7 @@ def test_a_study_evaluates_everything(people: PreparedDataset, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_drawn_trials_go_on_after_a_kill(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +290,7 @@ def test_drawn_trials_go_on_after_a_kill(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 @pytest.mark.parametrize("step", [2, 4])
 def test_a_trial_that_diverges_is_noted_and_not_trained_again_unless_it_left_nothing(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
@@ -314,7 +314,7 @@ def test_a_trial_that_diverges_is_noted_and_not_trained_again_unless_it_left_not
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_a_sweep_with_other_options_in_the_same_folder_is_refused(people: PreparedDataset, tmp_path: Path) -> None:
     run_sweep(people, tmp_path, search_space=["dimension=4,8"], seeds=1)
     with pytest.raises(UserError, match="steps=4, now steps=5"):
@@ -400,7 +400,7 @@ class Noting:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_a_tracker_follows_every_run_of_a_comparison(people: PreparedDataset, tmp_path: Path) -> None:
     tracker = Noting()
     cml.compare("pose", people, tmp_path, losses=["log-ratio"], seeds=2, tracker=tracker, **TINY)

@@ -87,7 +87,7 @@ def test_a_run_on_the_features_of_a_function(
     capsys.readouterr()
     for words in (
         ["evaluate", run, "--features", tmp_path / "moved", "--device", "cpu"],
-        ["explore", run, "--out", tmp_path / "page.html", "--device", "cpu"],
+        ["explore", run, "--out", tmp_path / "page.html", "--maps", "pca", "--device", "cpu"],
         ["report", run, "--device", "cpu"],
         ["compare", "pose", "--data", people, "--out", tmp_path / "runs", "--losses", "log-ratio", "--seeds", "1",
          "--features", colors.folder, *WORDS],

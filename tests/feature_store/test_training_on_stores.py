@@ -83,7 +83,7 @@ def test_the_commands_take_a_store(
     shutil.copytree(store.folder, tmp_path / "moved")
     for words in (
         ["evaluate", run, "--features", tmp_path / "moved", "--device", "cpu"],
-        ["explore", run, "--features", tmp_path / "moved", "--out", tmp_path / "page.html", "--device", "cpu"],
+        ["explore", run, "--features", tmp_path / "moved", "--out", tmp_path / "page.html", "--maps", "pca"],
         ["report", run, "--features", tmp_path / "moved", "--device", "cpu"],
     ):
         assert main([str(word) for word in words]) == 0, capsys.readouterr().err

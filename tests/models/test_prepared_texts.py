@@ -15,6 +15,7 @@ from cml.data.texts import Texts
 from cml.errors import DataError
 from cml.models.backbones.sentence_transformers import SentenceEncoder, wrap_foreign
 from cml.reporting.drawing import draw_words
+from cml.tuning import heads, splits
 
 SMALL = ["--steps", "3", "--sampler", "random(batch_size=12)", "--device", "cpu"]
 
@@ -107,7 +108,9 @@ def test_texts_are_embedded_indexed_and_found(folder: Path, capsys: pytest.Captu
 
 
 @pytest.mark.slow
-def test_a_head_is_tuned_and_explored_on_texts(folder: Path) -> None:
+def test_a_head_is_tuned_and_explored_on_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads, "STOPS", (5, 10))
+    monkeypatch.setattr(splits, "MOST_SPLITS", 4)
     backbone = ["--backbone", name_backbone(folder), "--freeze-backbone", "--tune", "--tune-losses", "log-ratio"]
     data = ["--data", str(folder / "data"), "--out", str(folder / "tuned"), "--device", "cpu"]
     assert main(["train", "value", *data, *backbone]) == 0

@@ -79,10 +79,13 @@ CLASSES: dict[str, Callable[[Path], Any]] = {"cub": Cub, "cars": Cars, "sop": So
 
 @pytest.mark.filterwarnings(FEW_POSITIVES)
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("paper", "name"), EXPERIMENTS)
 def test_each_experiment_runs_on_a_piece(
     paper: str, name: str, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if paper == "proxy-anchor":  # the others have a row of frozen features
+        request.getfixturevalue("unpublished")
     if name in SOURCES:
         batches = "random(batch_size=8)" if name == "agedb" else "dense(batch_size=8, nearest=2)"
         source = SOURCES[name](tmp_path / "raw")
@@ -227,6 +230,7 @@ def test_rows_of_other_methods_have_their_authors_settings(
 
 @pytest.mark.filterwarnings(FEW_POSITIVES)
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn", "unpublished")
 @pytest.mark.parametrize("row", sorted(row for row in OTHERS["cub"] if "512-d" not in row or "RLL" in row))
 def test_rows_of_other_methods_run_with_their_own_batches_and_losses(
     row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -319,9 +323,17 @@ def test_the_whole_is_not_begun_without_a_card(tmp_path: Path, monkeypatch: pyte
         pytest.param("proxy-anchor", "in-shop", (), marks=pytest.mark.slow),  # all rows
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_small_runs_rows_without_data_or_downloads(
-    paper: str, name: str, rows: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paper: str,
+    name: str,
+    rows: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if paper == "proxy-anchor":
+        request.getfixturevalue("unpublished")
     monkeypatch.setattr("torch.hub.load_state_dict_from_url", lambda *_, **__: pytest.fail("it downloads"))
     monkeypatch.setattr(reproduction, "seconds_an_image", lambda config, device: 0.01)
     experiment = PAPERS[paper][name]
