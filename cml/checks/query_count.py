@@ -54,7 +54,7 @@ def _advise_more(dataset: PreparedDataset, groups: Groups) -> str:  # a sentence
     if not info.queries_are_gallery and source in data_prep.names():
         entry: Any = data_prep.registry.entry(source)
         if "query_fraction" in entry.whole_fractions:
-            others = "all others of other groups" if info.group_column else "all others"
+            others = "all items of other groups" if info.group_column else "all others"
             return f"{_AGAIN} --query-fraction 1: each test item is then a query, searched among {others}."
     recorded = {"query_fraction": "--query-fraction", "test_fraction": "--test-fraction", "count": "--count"}
     options = [option for name, option in recorded.items() if name in settings]

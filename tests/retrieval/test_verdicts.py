@@ -332,7 +332,7 @@ def test_check_recommends_what_works_with_groups(tmp_path: Path, capsys: pytest.
     assert main(["check", str(data.folder)]) == 0
     said = (
         "Prepare it again, into another folder, with --query-fraction 1: each test item is then a query, searched "
-        "among all others of other groups."
+        "among all items of other groups."
     )
     assert said in capsys.readouterr().out
     data = cml.prepare("folder", tmp_path / "all", **grouped, test_fraction=0.5, query_fraction=1.0)
@@ -416,7 +416,7 @@ def test_prepare_and_check_say_that_groups_are_few(
     (line,) = [line for line in said.splitlines() if "Verdict" in line]
     assert capsys.readouterr().out.splitlines()[-1] == line.removeprefix("cml: ")
     count = 15 if query_fraction == 1 else 7
-    assert re.search(rf"of {count} groups are fewer than 20 groups and can only show large differences", line)
+    assert re.search(rf"of {count} groups? are fewer than 20 groups and can only show large differences", line)
     mend = "--query-fraction 1" if query_fraction < 1 else "Collect items of more groups: half of these 30 groups"
     assert mend in line
 
