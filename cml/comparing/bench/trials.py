@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cml.array_types import Float32, Float64
+from cml.array_types import Float32, Float64, Floating
 from cml.comparing.bench.bench_set import BenchSet, Part
 from cml.comparing.bench.methods import UNTRAINED
 from cml.comparing.bench.scores import measure_label_errors, score_run, score_validation
@@ -77,6 +77,7 @@ def run_fixed_row(method: str, data: BenchSet, config: TrainConfig) -> Final:
     query, gallery = data.test(0, 0)
     everything, seconds = slice(0, len(query)), 0.0
     errors: Mapping[str, float] = {}
+    scores: Floating
     if method == "oracle":
         scores = data.test_distances
     elif method == "random":

@@ -6,20 +6,19 @@ Not for functions of the user's own that make one, which ``cml.training.optimize
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-Groups = Sequence[Mapping[str, Any]]
+Groups = list[dict[str, Any]]
 """Parameter groups as ``torch.optim`` takes them."""
 
 
 class Optimizer(ABC):
     """An optimiser with its settings."""
 
-    state: ClassVar[frozenset[str]]  # what torch keeps of a parameter, of its shape but for the number ``step``
+    state: frozenset[str]  # what torch keeps of a parameter, of its shape but for the number ``step``
 
     @abstractmethod
     def build(self, groups: Groups, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:

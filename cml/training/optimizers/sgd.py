@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from cml.settings import check_number
 from cml.training.optimizers.optimizer import Groups, Optimizer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class SGD(Optimizer):
     """Stochastic gradient descent with momentum; the weight decay is part of the gradient."""
 
-    state: ClassVar[frozenset[str]] = frozenset({"momentum_buffer"})
+    state = frozenset({"momentum_buffer"})
 
     def __init__(self, momentum: float = 0.9) -> None:
         self.momentum = check_number("momentum", momentum, least=0, below=1)
