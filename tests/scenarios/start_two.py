@@ -31,14 +31,14 @@ _servers: list[subprocess.Popen[str]] = []  # of this process, at most one that 
 
 def run_two(script: Path, *arguments: str) -> str:
     """Run a script in two processes, and return what the first prints; fail with what a failed one says."""
-    codes, printed = _run_once(script, *arguments)
+    codes, printed = end_of_two(script, *arguments)
     for code, text in zip(codes, printed, strict=True):
         assert code == 0, text
     return printed[0]
 
 
-def _run_once(script: Path, *arguments: str) -> tuple[list[int], list[str]]:
-    """The exit codes of the two processes, which have ended, and what each printed."""
+def end_of_two(script: Path, *arguments: str) -> tuple[list[int], list[str]]:
+    """Run a script in two processes: the exit codes, that of a signal below 0, and what each printed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

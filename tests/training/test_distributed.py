@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import pytest
 import torch
 import two_processes
 from safetensors.torch import load_file
+from start_two import end_of_two
 from timm.layers import norm_act
 from torch import Tensor
 
@@ -208,35 +208,16 @@ def test_torchrun_names_the_rank_that_was_killed(session: Session) -> None:
     assert state["step"] == 4
 
 
-def start_both(*arguments: str) -> list[subprocess.Popen[str]]:
-    """Two processes without torchrun, so that nobody else looks after them; rank 0 holds the store."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [
-        subprocess.Popen(
-            [sys.executable, *arguments],
-            env=environment(RANK=rank, LOCAL_RANK=rank, **common),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in ("0", "1")
-    ]
-
-
 @pytest.mark.parametrize("how", ["killed", "failed"])
 def test_without_torchrun_the_others_stop_too_and_say_whose_fault_it_was(how: str, tmp_path: Path) -> None:
-    first, second = start_both(two_processes.__file__, how, str(tmp_path / "run"))
-    _, second_said = second.communicate(timeout=600)
-    _, first_said = first.communicate(timeout=60)
-    assert first.returncode == 1
+    codes, (first_said, second_said) = end_of_two(Path(two_processes.__file__), how, str(tmp_path / "run"))
+    assert codes[0] == 1
     if how == "killed":
         assert "error: The processes of the run have lost each other" in first_said
         assert "Continue from the last checkpoint with --resume" in first_said
     else:
         assert second_said.strip() == "error: The image of rank 1 cannot be read."
-        assert second.returncode == 2
+        assert codes[1] == 2
         assert "error" not in first_said  # one line is enough
     assert "Traceback" not in first_said
     state = read_checkpoint(tmp_path / "run")
@@ -353,9 +334,8 @@ def test_a_process_that_leaves_ends_gloo_before_python_ends(fails: bool, tmp_pat
             pass
         Path({str(tmp_path)!r}, os.environ["RANK"]).write_text(within + "," + threads())
         """
-    first, second = start_both("-c", script)
-    _, said = second.communicate(timeout=120)
-    first.communicate(timeout=60)
+    (tmp_path / "script.py").write_text(script)
+    _, said = end_of_two(tmp_path / "script.py")
     for rank in range(1 if fails else 0, 2):  # rank 0 has lost rank 1 then, and ends
         within, after = (tmp_path / str(rank)).read_text().split(",")
         assert "gloo" in within, said
