@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from PIL import Image
 
 from cml.errors import UserError
+from cml.storage.atomic import atomic_file
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # tests run side by side: a thread each, also in the processes that they start
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -144,6 +145,23 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", save)
     monkeypatch.setattr("cml.comparing.report._write_run_sheet", lambda path, _: Image.new("L", (1, 1)).save(path))
+
+
+@pytest.fixture
+def drawn_curves() -> None:
+    """The curve of each run is drawn."""
+
+
+@pytest.fixture(autouse=True)
+def _undrawn_curves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the curve of a run empty unless a test asks for ``drawn_curves``: hundreds of runs would draw a minute."""
+
+    def write_curves(path: Path, metrics: object) -> None:
+        with atomic_file(path) as temporary:
+            Image.new("L", (1, 1)).save(temporary, "PNG")
+
+    if "drawn_curves" not in request.fixturenames:
+        monkeypatch.setattr("cml.reporting.curves.write_curves", write_curves)
 
 
 @pytest.fixture
