@@ -109,15 +109,16 @@ def test_an_interrupted_demo_goes_on_with_the_same_command(
         raise KeyboardInterrupt(said)
 
     monkeypatch.setattr("cml.comparing.train_comparison.train_task", stopped)
-    assert main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--count", "300"]) == 130
+    assert main(["demo", "--out", str(tmp_path / "demo"), "--steps", "2", "--count", "150"]) == 130
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == f"stopped; {said or 'what is finished is kept'}; the same command continues from there"
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Some anchors have no positive")
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_demo_with_seeds_and_variants_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    start = ["demo", "--out", str(tmp_path / "demo"), "--steps", "1", "--count", "300", "--seeds", "2"]
+    start = ["demo", "--out", str(tmp_path / "demo"), "--steps", "1", "--count", "200", "--seeds", "2"]
     assert main([*start, "--variants", "dense triplet", "--markdown"]) == 0
     out = capsys.readouterr().out
     assert "| dense triplet |" in out

@@ -132,6 +132,7 @@ def test_a_frozen_backbone_in_the_file_turns_the_recipes_mirroring_off(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn", "unpublished")
 def test_train_and_compare_take_a_file_and_what_is_given_beside_it_goes_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

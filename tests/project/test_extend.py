@@ -23,7 +23,7 @@ WAYS = {match["part"]: match["page"] for match in ROW.finditer((DOCS / "extend" 
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``photos``, ``labels.csv`` and ``data/mine``, which the pages start from."""
     folder = tmp_path_factory.mktemp("photos")
-    page_commands.draw_photos(folder)
+    page_commands.draw_photos(folder, count=120)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert main(shlex.split(page_commands.PREPARATIONS["data/mine"])[1:]) == 0
@@ -37,6 +37,7 @@ def test_the_table_lists_every_way() -> None:
     assert len(WAYS) >= 7
 
 
+@pytest.mark.usefixtures("unpublished")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the photos are of one colour each
 @pytest.mark.parametrize("part", WAYS)
 def test_the_page_works_word_by_word(

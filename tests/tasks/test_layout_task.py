@@ -91,6 +91,7 @@ def test_train_evaluate_gallery_and_check(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_compare(rooms: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainedRun, "frozen", {})
     out = tmp_path / "runs"
