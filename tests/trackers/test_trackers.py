@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import cml
 from cml.cli import main
@@ -33,6 +34,7 @@ class Kept:
 
     def __init__(self, fails_at: int = 0) -> None:
         self.calls: list[tuple[str, Any]] = []
+        self.widths: list[int] = []  # of images
         self._fails_at = fails_at
 
     def begin(self, run: TrackedRun, /) -> None:
@@ -44,13 +46,15 @@ class Kept:
         self.calls.append(("log", (step, dict(numbers))))
 
     def log_image(self, name: str, path: Path, /) -> None:
-        assert path.read_bytes().startswith(b"\x89PNG")
+        with Image.open(path) as image:
+            self.widths.append(image.width)
         self.calls.append(("log_image", name))
 
     def end(self) -> None:
         self.calls.append(("end", None))
 
 
+@pytest.mark.usefixtures("drawn_curves")
 def test_a_tracker_gets_the_curves_the_validations_and_the_picture(tmp_path: Path) -> None:
     tracker = Kept()
     out = tmp_path / "run"
@@ -60,6 +64,7 @@ def test_a_tracker_gets_the_curves_the_validations_and_the_picture(tmp_path: Pat
     )  # fmt: skip
     kinds = [kind for kind, _ in tracker.calls]
     assert kinds == ["begin", "log", "log", "log", "log", "log_image", "end"]
+    assert tracker.widths[0] > 500
     run = tracker.calls[0][1]
     assert (run.name, run.config["steps"], run.folder) == ("run", 25, out)
     points = [value for kind, value in tracker.calls if kind == "log"]
