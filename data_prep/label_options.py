@@ -47,8 +47,8 @@ class LabelOptions(DatasetSource):
     """Column that identifies items that belong together, such as those of a person or a video. A group is never split
     between training and test. The dataset keeps the column, so that cml train also holds out whole groups."""
     group_rows: int = field(default=0, kw_only=True)
-    """Number of consecutive rows that form a group where no column names the groups, such as the frames of a film. Take
-    far more rows than there are almost the same one after the other. 0 for no groups."""
+    """Number of consecutive rows that form a group, for frames of a film or a recording without a column of groups. It
+    should be several times the number of frames that stay alike. 0: no groups."""
     keep_columns: tuple[str, ...] = field(default=(), kw_only=True)
     """Further columns to keep. cml explore and cml search show them, and exports contain them. If an item has several
     rows, those of the first row are kept."""
@@ -153,7 +153,7 @@ class LabelOptions(DatasetSource):
         is_classes, is_grouped = self._kind == "classes", self._is_grouped
         test, queries = self.test_fraction, self.query_fraction
         roles = assign_roles(items, test, queries, seed=self.split_seed, classes=is_classes, grouped=is_grouped)
-        if is_grouped and self.query_fraction == 1 and "gallery" not in roles.values():
+        if is_grouped and not is_classes and "gallery" not in roles.values():
             _check_several_groups([item.group for item in items if roles[item.name] == "query"])
         if self.split_column is not None and items:
             say(f"{_before(file)}{self.split_column} says {_describe_roles(items, roles)}.")
@@ -196,11 +196,12 @@ class LabelOptions(DatasetSource):
 
     def _check_groups(self) -> None:
         """Check that consecutive rows can form groups."""
-        if self.group_rows and (self.group_rows < 2 or self.group_column is not None or GROUP in self.keep_columns):
-            raise UserError(
-                "'group_rows' must be 0 or at least 2, and then takes the place of a group_column and of a kept column "
-                f"{GROUP!r}. Got {self.group_rows}, {self.group_column} and {list(self.keep_columns)} instead."
-            )
+        if self.group_rows < 0 or self.group_rows == 1:
+            raise UserError(f"'group_rows' must be 0 or at least 2. Got {self.group_rows} instead.")
+        if self.group_rows and self.group_column is not None:
+            raise UserError("Give either 'group_rows' or a 'group_column'. Got both instead.")
+        if self.group_rows and GROUP in self.keep_columns:
+            raise UserError(f"The column {GROUP!r} keeps the groups of 'group_rows': leave it out of 'keep_columns'.")
 
     def _read_group(self, row: Row, name: str, position: int, where: str) -> str:
         """The group of an item, the number of whose row counts from 0; without groups its name."""

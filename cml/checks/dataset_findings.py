@@ -18,7 +18,7 @@ from cml.plausibility.dataset_rules import find_in_dataset
 from cml.plausibility.feature_duplicates import find_feature_duplicates
 from cml.plausibility.finding import Finding, find_unknown_words
 from cml.plausibility.image_rules import Thumbnails
-from cml.retrieval.near_copies import GROUPS_OPTION, describe_groups
+from cml.retrieval.near_copies import GROUPS_OPTION, describe_groups, describe_larger_groups
 from cml.retrieval.near_in_order import name_copies_in_order
 from cml.task import label_distance_of
 from cml.word_vectors.word_vectors import CountedWords
@@ -59,16 +59,21 @@ def _find_in_features(dataset: PreparedDataset) -> list[Finding]:
 
 
 def _find_in_order(dataset: PreparedDataset) -> Iterator[Finding]:
-    """Queries that have near copies in the gallery by the order of the file; of groups, these are known."""
+    """Queries that have near copies in the gallery, of another group if there are groups, by the order of the file."""
     distance = find_label_distance(dataset)
     queries, gallery = dataset.split("query"), dataset.split("gallery")
-    if dataset.info.group_column or distance is None or has_classes(distance, queries.labels, default=True):
+    if distance is None or has_classes(distance, queries.labels, default=True):
         return  # items of one class may be as near to each other as copies
-    open_inputs, is_gallery = open_at((8, 8)), dataset.info.queries_are_gallery
+    open_inputs, is_gallery, column = open_at((8, 8)), dataset.info.queries_are_gallery, dataset.info.group_column
     others = None if is_gallery else open_inputs(gallery.inputs)
-    what = name_copies_in_order(open_inputs(queries.inputs), others, dataset.places_of_test_items)
+    roles = ("query",) if is_gallery else ("query", "gallery")
+    names = [name for role in roles if column for name in dataset.read_groups(role, column)]
+    groups = np.unique(names, return_inverse=True)[1] if column else None
+    what = name_copies_in_order(open_inputs(queries.inputs), others, dataset.places_of_test_items, groups)
     if what:
-        mend = f"If these are near copies, give {describe_groups(GROUPS_OPTION)}"
+        mend = (
+            f"If these are near copies, give {(describe_larger_groups if column else describe_groups)(GROUPS_OPTION)}"
+        )
         yield Finding("near-in-order", what, mend, len(queries), len(queries))
 
 

@@ -18,7 +18,7 @@ from cml.retrieval.evaluate_options import EvaluateOptions
 from cml.retrieval.feature_forms import STANDARDISED, VECTOR_ROWS, NormalizedRows, StandardizedRows, embedding_rankers
 from cml.retrieval.item_units import groups_hold_classes, groups_of_new_classes
 from cml.retrieval.judgement_agreement import with_judgements
-from cml.retrieval.near_copies import NearLists, describe_groups
+from cml.retrieval.near_copies import NearLists, describe_groups, describe_larger_groups
 from cml.retrieval.near_in_order import name_copies_by_features, name_copies_in_order
 from cml.retrieval.reference_rows import RANDOM, random_ranker
 from cml.retrieval.results import Evaluation
@@ -89,7 +89,7 @@ def evaluate_items(
         evaluation = with_judgements(evaluation, queries.distance, queries.labels, first, seed=options.seed)
     evaluation = with_verdict(evaluation, EMBEDDING, report.losses, own_rows=report.own_rows, advise=report.advise)
     reference = report.rows.get(model.reference_name)
-    copies = "" if queries.groups is not None else _name_copies(rows, queries, gallery, report, reference)
+    copies = _name_copies(rows, queries, gallery, report, reference)
     return evaluation.extend_verdict(copies, is_caution=True)
 
 
@@ -106,6 +106,8 @@ def _name_copies(
     """
     if queries.distance.class_names(queries.labels) is not None:
         return ""
+    if queries.groups is not None:
+        return _name_copies_in_groups(queries, gallery, report, reference)
     has_inputs = STANDARDISED in rows  # vectors, which lie near each other whatever their labels
     both = rows[STANDARDISED if has_inputs else EMBEDDING]
     lists, said = NearLists.search(both[0], None if gallery is None else both[1]), ""
@@ -120,6 +122,23 @@ def _name_copies(
     if reference is not None and not found:
         found = name_copies_by_features(reference[0], None if gallery is None else reference[1], report.places)
     return f"But {found}. If these are near copies, give {describe_groups(report.groups_option)}" if found else ""
+
+
+def _name_copies_in_groups(
+    queries: LabelledItems, gallery: LabelledItems | None, report: Report, reference: Pair | None
+) -> str:
+    """The same of near copies in the next group, which a film has that is cut into groups."""
+    groups, others = queries.groups, None
+    if gallery is not None:
+        if groups is None or gallery.groups is None:
+            return ""
+        groups, others = np.concatenate([groups, gallery.groups]), gallery.inputs
+    found = name_copies_in_order(queries.inputs, others, report.places, groups)
+    if reference is not None and not found:
+        found = name_copies_by_features(reference[0], None if gallery is None else reference[1], report.places, groups)
+    return (
+        f"But {found}. If these are near copies, give {describe_larger_groups(report.groups_option)}" if found else ""
+    )
 
 
 def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:

@@ -182,10 +182,11 @@ def find_label_signals(
     rows = np.arange(len(split))
     if len(rows) > ITEMS:
         rows = np.sort(np.random.default_rng(0).choice(rows, ITEMS, replace=False))
-    labels = encode_labels(run.distance, run.dataset, "train")[rows]
+    labels, column = encode_labels(run.distance, run.dataset, "train")[rows], run.config.train.groups
+    groups = np.array(run.dataset.read_groups("train", column))[rows] if column else None
 
     def signal(features: Any) -> LabelSignal:  # noqa: ANN401 - an array
-        return find_label_signal(features.reshape(len(rows), -1), labels, run.distance)
+        return find_label_signal(features.reshape(len(rows), -1), labels, run.distance, groups)
 
     inputs: Any = split.inputs
     if isinstance(inputs, Vectors | Texts):

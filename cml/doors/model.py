@@ -474,9 +474,9 @@ class Model(TrainedModel):
             return []
         if self.config.inputs.kind != "vectors" or self.label_distance.is_partial:
             return []
-        labels = self._references.labels
+        labels, groups = self._references.labels, self._references.groups
         training = self.network.standardize_in_parts(self._references.inputs)
-        signals = LabelSignals(find_label_signal(training, labels, self.label_distance), None)
+        signals = LabelSignals(find_label_signal(training, labels, self.label_distance, groups), None)
         config = self.run_config.train
         advice = advise(config, len(labels), standing, signals, config)
         return advice.render(lambda options: render_call(config, options))

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cml.array_types import Float32, Float64, Floating, Int64
 from cml.data.vectors import ComputedRows
 from cml.distances.label_distance import LabelDistance
 from cml.distances.labels import Labels
+from cml.retrieval.item_units import groups_hold_classes
 
 RIDGE_ROWS = ROW_OF_VECTORS, ROW_OF_MDS = "ridge", "ridge on label MDS"
 """The names of its row in a table, by how labels become vectors."""
@@ -166,25 +169,33 @@ def find_label_signal(
     features: Floating | ComputedRows,  # (N, F), of which 300 items at most are looked at
     labels: Labels,  # N encoded labels
     distance: LabelDistance,
+    groups: NDArray[Any] | None = None,  # (N,) of items that belong together; None where each stands for itself
     *,
     seed: int = 0,
 ) -> LabelSignal:
-    """Test whether features tell anything about labels.
+    """Test whether features tell anything about labels, of groups other than those that are known.
 
-    A ridge regression of the labels, or of their classical MDS, predicts each fifth of the items from the others. Its
-    error is compared with the errors for shuffled labels, a permutation test: the best of three strengths counts for
-    both.
+    A ridge regression of the labels, or of their classical MDS, predicts each fifth of the items, or of the groups,
+    from the others. Its error is compared with the errors for shuffled labels, a permutation test: the best of three
+    strengths counts for both.
     """
     rng = np.random.default_rng(seed)
     rows, targets = draw_targets(labels, distance, most=ITEMS, most_scaled=ITEMS, seed=seed)
-    orders = np.stack([np.arange(len(rows)), *(rng.permutation(len(rows)) for _ in range(_SHUFFLES))])
-    shuffled = np.moveaxis((targets - targets.mean(axis=0))[orders], 0, 1)  # (N, P, V)
+    numbers = np.arange(len(rows))
+    if groups is not None:
+        of_groups, names = np.unique(groups[rows], return_inverse=True)[1], distance.class_names(labels[rows])
+        numbers = numbers if groups_hold_classes(of_groups, names) else of_groups
+    orders = np.stack([np.arange(len(rows)), *(_shuffle(numbers, rng) for _ in range(_SHUFFLES))])
+    shuffled = np.moveaxis(targets[orders], 0, 1)  # (N, P, V)
+    shuffled = shuffled - shuffled.mean(axis=0)
+    variances = np.maximum(np.square(shuffled).sum(axis=(0, 2)), np.finfo(np.float64).tiny)  # (P,)
     flat = shuffled.reshape(len(rows), -1)
     some = np.asarray(features[rows], np.float64)
     some = (some - some.mean(axis=0)) / np.maximum(some.std(axis=0), 1e-9)
     products = some @ some.T / some.shape[1]
-    folds = np.array_split(rng.permutation(len(rows)), _FOLDS)
     errors: Float64 = np.full(len(orders), np.inf)
+    parts = np.array_split(rng.permutation(numbers.max() + 1), _FOLDS)
+    folds = [np.flatnonzero(np.isin(numbers, part)) for part in parts if len(part)]
     for strength in _STRENGTHS:
         total = np.zeros(len(orders))
         for held_out in folds:
@@ -193,6 +204,21 @@ def find_label_signal(
             predicted = products[np.ix_(held_out, trained)] @ np.linalg.solve(ridge, flat[trained])
             missed = (flat[held_out] - predicted).reshape(len(held_out), *shuffled.shape[1:])
             total += np.square(missed).sum(axis=(0, 2))
-        errors = np.minimum(errors, total)
+        errors = np.minimum(errors, total / variances)
     share = float((errors <= errors[0] * (1 + 1e-12)).mean())
-    return LabelSignal(float(1 - errors[0] / np.square(shuffled[:, 0]).sum()), share)
+    return LabelSignal(float(1 - errors[0]), share)
+
+
+def _shuffle(numbers: Int64, rng: np.random.Generator) -> Int64:
+    """Draw an order of items (N,) with numbers of groups, under which labels have nothing to do with features.
+
+    Labels of one group resemble each other. So that they still do, a group gets those of another one, which are
+    repeated or cut where that has another size.
+    """
+    if numbers.max() == len(numbers) - 1:
+        return rng.permutation(len(numbers))
+    members = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers))[:-1])
+    order = np.empty(len(numbers), np.int64)
+    for group, other in enumerate(rng.permutation(len(members)).tolist()):
+        order[members[group]] = np.resize(members[other], len(members[group]))
+    return order

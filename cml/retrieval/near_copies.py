@@ -137,6 +137,11 @@ def describe_groups(option: str) -> str:
     return f"the groups of items that belong together ({option}), so that queries are compared with other groups only."
 
 
+def describe_larger_groups(option: str) -> str:
+    """What to give where groups have near copies in each other, to the end of the sentence."""
+    return f"larger groups ({option}), so that the items of other groups are no near copies."
+
+
 def _read(rows: Rows) -> Float32:  # (N, D)
     """Read all rows part by part."""
     read = np.empty(rows.shape, np.float32)

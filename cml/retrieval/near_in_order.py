@@ -26,6 +26,7 @@ _SIDE = 8  # pixels of an image that is looked at
 def share_of_near_neighbors(
     features: Float32,  # (N, F)
     is_query: Bools | None = None,  # (N,) the items that look among the others; None for each among all
+    groups: Int64 | None = None,  # (N,) numbers of groups, of which an item looks among the others; None for none
     *,
     seed: int = 0,  # random seed of the draw of the items that are looked at, 1,000 at most
 ) -> float:
@@ -40,6 +41,8 @@ def share_of_near_neighbors(
         distances[np.arange(len(probed)), probed] = np.inf
     else:
         distances[:, is_query] = np.inf
+    if groups is not None:
+        distances[groups[probed][:, None] == groups] = np.inf
     nearest = distances.argmin(axis=1)
     return float((np.abs(nearest - probed) <= NEAR * count).mean())
 
@@ -68,8 +71,9 @@ def name_copies_in_order(
     gallery: Inputs | None,  # G items; None where every query ranks all other queries
     # (Q,) and (G,) places of the items in one file; None for items in the order of the queries, or of no common order
     places: tuple[Int64, Int64] | None = None,
+    groups: Int64 | None = None,  # (Q,) or (Q + G,) numbers of groups, the gallery's last; None for none
 ) -> str:  # a clause; "" where nothing is found
-    """Say that most queries have their nearest item close by in the order of the file.
+    """Say that most queries have their nearest item, of another group, close by in the order of the file.
 
     A random part of many items is looked at: at most 5,000 rows, and 300 images.
     """
@@ -77,13 +81,15 @@ def name_copies_in_order(
     rows = _draw_in_order(list(map(len, parts)), places, _most_read(queries))
     if not len(rows):  # before anything is read
         return ""
-    return _name_share(_read_features(parts, rows), rows < len(queries), has_gallery=gallery is not None)
+    features = _read_features(parts, rows)
+    return _name_share(features, rows < len(queries), groups, rows, has_gallery=gallery is not None)
 
 
 def name_copies_by_features(
     queries: Float32,  # (Q, F)
     gallery: Float32 | None,  # (G, F); None where every query ranks all other queries
     places: tuple[Int64, Int64] | None = None,  # as of ``name_copies_in_order``
+    groups: Int64 | None = None,  # likewise
 ) -> str:  # likewise
     """Say the same by features that do not depend on labels, in which alike photographs are nearer than in pixels."""
     parts = [queries] if gallery is None else [queries, gallery]
@@ -95,7 +101,7 @@ def name_copies_by_features(
     features[is_query] = queries[rows[is_query]]
     if gallery is not None:
         features[~is_query] = gallery[rows[~is_query] - len(queries)]
-    return _name_share(features, is_query, has_gallery=gallery is not None)
+    return _name_share(features, is_query, groups, rows, has_gallery=gallery is not None)
 
 
 def _draw_in_order(
@@ -114,14 +120,16 @@ def _draw_in_order(
     return drawn if queries >= _FEWEST_QUERIES and has_both else nothing
 
 
-def _name_share(features: Float32, is_query: Bools, *, has_gallery: bool) -> str:
+def _name_share(features: Float32, is_query: Bools, groups: Int64 | None, rows: Int64, *, has_gallery: bool) -> str:
     """The clause on items (M, F) in the order of the file, if most queries have their nearest one close by."""
-    share = share_of_near_neighbors(features, is_query if has_gallery else None) if features.size else 0.0
+    of_rows = None if groups is None else groups[rows]
+    share = share_of_near_neighbors(features, is_query if has_gallery else None, of_rows) if features.size else 0.0
     if share < MUCH:
         return ""
+    item = "item" if groups is None else "item of another group"
     return (
-        f"{share:.0%} of the queries have their nearest item close by in the order of the file, as frames of a film or "
-        "rows of a recording have"
+        f"{share:.0%} of the queries have their nearest {item} close by in the order of the file, as frames of a film "
+        "or rows of a recording have"
     )
 
 

@@ -188,7 +188,11 @@ def size_verdict(
         searched = "1 query has" if queries == 1 else f"{queries} queries have"
         return f"Verdict: {searched} no items to search, so nothing can be measured. {mend}".rstrip()
     if groups is not None and groups < FEW_GROUPS:
-        counted, rule, drawn = f"{queries} queries of {groups} group{'s' * (groups != 1)}", f"{FEW_GROUPS} groups", groups
+        counted, rule, drawn = (
+            f"{queries} queries of {groups} group{'s' * (groups != 1)}",
+            f"{FEW_GROUPS} groups",
+            groups,
+        )
     elif queries < FEW_QUERIES:
         counted, rule, drawn = f"{queries} queries, each among {others} items,", f"{FEW_QUERIES}", queries
     else:

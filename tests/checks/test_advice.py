@@ -108,6 +108,49 @@ def test_signal_is_that_of_a_slow_regression() -> None:
     assert 0.2 < np.mean(shares) < 0.8
 
 
+def draw_takes(seed: int, *, related: bool) -> tuple[np.ndarray, list[float], np.ndarray]:
+    """Features, labels and numbers of 30 takes of 10 frames, which change little within a take."""
+    rng = np.random.default_rng(seed)
+    takes = np.repeat(np.arange(30), 10)
+    rows = rng.normal(size=(30, 12))[takes] + 0.1 * rng.normal(size=(300, 12))
+    labels = rows[:, 0] if related else rng.normal(size=30)[takes] + 0.1 * rng.normal(size=300)
+    return rows, labels.tolist(), takes
+
+
+@pytest.mark.slow
+def test_what_is_alike_in_groups_alone_is_seldom_a_signal() -> None:
+    shares, explained = [], []
+    for seed in range(100):
+        rows, labels, takes = draw_takes(seed, related=False)
+        distance = as_label_distance("euclidean").fit(labels)
+        found = find_label_signal(rows, distance.encode(labels), distance, takes, seed=seed)
+        explained.append(found.explained)
+        shares.append(found.share)
+    assert np.mean(explained) < 0.02
+    assert np.mean(np.array(shares) <= 0.01) <= 0.04  # 1 % is meant, and 4 of 100 draws are rare then
+    assert 0.4 < np.mean(shares) < 0.6
+
+
+def test_a_signal_of_groups_is_that_of_other_groups() -> None:
+    distance = as_label_distance("euclidean")
+    for seed in range(2):
+        rows, labels, takes = draw_takes(seed, related=False)
+        encoded = distance.encode(labels)
+        # frames of one take are alike, and so are their labels
+        assert find_label_signal(rows, encoded, distance).is_clear
+        assert find_label_signal(rows, encoded, distance).explained > 0.2
+        found = find_label_signal(rows, encoded, distance, takes)
+        assert found.explained < 0.2
+        assert not found.is_clear
+    for seed in range(2):
+        rows, labels, takes = draw_takes(seed, related=True)
+        encoded = distance.encode(labels)
+        found = find_label_signal(rows, encoded, distance, takes)
+        assert found.is_clear
+        assert found.explained > 0.8
+    assert find_label_signal(rows, encoded, distance, np.zeros(300, int)).share == 1  # of one group nothing can be told
+
+
 def prepare_vectors(folder: Path, count: int, *, has_signal: bool) -> None:
     """Prepare vectors of 40 columns, of which one tells the label, or none."""
     rng = np.random.default_rng(count)

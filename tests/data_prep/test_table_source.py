@@ -156,13 +156,14 @@ def test_consecutive_rows_are_groups(tmp_path: Path) -> None:
             roles.setdefault(group, set()).add(role)
     assert len(roles) == 9
     assert all(len(of_group) == 1 for of_group in roles.values())
-    for wrong in (
-        {"group_rows": 1},
-        {"group_rows": 7, "group_column": "a"},
-        {"group_rows": 7, "keep_columns": ("group",)},
+    for wrong, said in (
+        ({"group_rows": 1}, "'group_rows' must be 0 or at least 2"),
+        ({"group_rows": 7, "group_column": "a"}, "Give either 'group_rows' or a 'group_column'"),
+        ({"group_rows": 7, "keep_columns": ("group",)}, "leave it out of 'keep_columns'"),
+        ({"group_rows": 30}, "All 30 test items are of the group"),
     ):
-        with pytest.raises(UserError, match="'group_rows' must be 0 or at least 2, and then takes the place of"):
-            cml.prepare("table", tmp_path / "wrong", source=source, **options, **wrong)
+        with pytest.raises(UserError, match=said):
+            cml.prepare("table", tmp_path / "wrong", source=source, **{**options, **wrong})
 
 
 @pytest.mark.slow

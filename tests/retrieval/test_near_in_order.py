@@ -119,6 +119,34 @@ def test_evaluate_and_check_say_the_same_sentence(
         assert (mend in text) is not bool(groups)
 
 
+@pytest.mark.parametrize("rows", [4, 60])
+@pytest.mark.parametrize("query_fraction", [0.3, 1.0])
+def test_small_groups_of_a_film_are_named(
+    rows: int, query_fraction: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frames, labels = film(3, 600), np.random.default_rng(0).uniform(size=600)
+    lines = ["a,b,label", *(f"{row[0]},{row[1]},{label}" for row, label in zip(frames, labels, strict=True))]
+    (tmp_path / "table.csv").write_text("\n".join(lines), "utf-8")
+    options: dict[str, Any] = {"features": ("a", "b"), "label_columns": ("label",), "test_fraction": 0.6}
+    options |= {"group_rows": rows, "query_fraction": query_fraction}
+    data = cml.prepare("table", tmp_path / "set", source=tmp_path / "table.csv", **options)
+    prepared = capsys.readouterr().err
+    verdict = cml.train("value", data, tmp_path / "run", **SHORT).evaluate().verdict
+    for text in (prepared, verdict):
+        assert ("nearest item of another group close by in the order" in text) is (rows == 4)
+        assert ("give larger groups (--group-column or --group-rows of cml prepare), so that" in text) is (rows == 4)
+
+
+def test_the_share_among_other_groups_is_that_of_a_slow_loop() -> None:
+    rows, groups = film(5, 90), np.arange(90) // 4
+    near = []
+    for place, row in enumerate(rows):
+        others = [other for other in range(90) if groups[other] != groups[place]]
+        nearest = min(others, key=lambda other: float(np.linalg.norm(rows[other] - row)))
+        near.append(abs(nearest - place) <= 0.02 * 90)
+    assert share_of_near_neighbors(rows, None, groups) == pytest.approx(np.mean(near))
+
+
 def test_a_model_names_them_too() -> None:
     rows, labels = film(4, 300, 20), np.random.default_rng(0).uniform(size=300)
     model = cml.fit(rows[:150], labels[:150], **SHORT)
