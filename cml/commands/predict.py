@@ -64,8 +64,12 @@ def run(arguments: Sequence[str]) -> None:
     if count := int(found.are_trained.sum()):
         lines.append(f"training items, which are predicted from the others: {count} of {len(rows)}")
     if found.error is not None:
-        items, mean, error_unit = found.error
-        lines.append(f"error on {items} test items: label distance {mean:.3g} {error_unit} on average".rstrip())
+        items, mean, constant, error_unit = found.error
+        error_unit = f" {error_unit}" if error_unit else ""
+        lines.append(
+            f"error on {items} test items: label distance {mean:.3g}{error_unit} on average, and {constant:.3g} with "
+            "one label for all"
+        )
     if any(bounds):
         lines.append("within: for 90% of new items like the test items, the true label is at most this far off")
     lines += [] if options.out is None else [f"predictions: {options.out}"]

@@ -14,7 +14,7 @@ from cml.doors.search_model import is_of_search
 from cml.errors import UserError
 from cml.items import LabelledItems
 from cml.items.label_inputs import label_split
-from cml.retrieval.neighbor_labels import predict_with_spread
+from cml.retrieval.neighbor_labels import predict_constant, predict_with_spread
 from cml.retrieval.search import nearest_embeddings
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class PredictionError(NamedTuple):
 
     items: int  # the number of test items
     mean: float  # mean label distance
+    constant: float  # that of one label for all, the mean of the training labels or their medoid
     unit: str  # the unit of label distances
 
 
@@ -78,9 +79,9 @@ def predict(self: TrainedRun, inputs: Path | str, *, k: int = 10) -> Predictions
     labels, spreads = _predict(rows, gallery, known, are_trained, k)
     error, bounds = None, np.full(len(labels), np.inf)
     if not self.dataset.info.queries_are_known:
-        errors, of_errors = _measure(self, gallery, known, k)
+        errors, constant, of_errors = _measure(self, gallery, known, k)
         if len(errors):
-            error = PredictionError(len(errors), float(errors.mean()), self.report.unit)
+            error = PredictionError(len(errors), float(errors.mean()), float(constant.mean()), self.report.unit)
             bounds = bound_errors(errors, of_errors, spreads * self.report.factor)
             bounds[are_trained] = np.inf  # the network has seen their labels
     return Predictions(
@@ -107,17 +108,23 @@ def _predict(
     return predict_with_spread(rows, gallery, labels, distance, k=k, groups=own, gallery_groups=others)
 
 
-def _measure(run: TrainedRun, gallery: Float32, known: LabelledItems, k: int) -> tuple[Float64, Float64]:
-    """Errors (n,) of predictions of test items, of many a random sample, and how far their neighbours disagree."""
+def _measure(
+    run: TrainedRun, gallery: Float32, known: LabelledItems, k: int
+) -> tuple[Float64, Float64, Float64]:  # (n,) each: errors of predictions, those of one label, and spreads
+    """Predict test items, of many a random sample."""
     queries = run.queries
     some = np.sort(np.random.default_rng(0).permutation(len(queries))[:_MOST])
     rows, truth = run.embed(queries.inputs)[some], queries.labels[some]
     labels, spreads = _predict(rows, gallery, known, np.zeros(len(some), bool), k)
     encoded = run.distance.encode(labels)
+    one = run.distance.encode([predict_constant(known.given_labels, known.distance)])
     blocks = (slice(start, start + _BLOCK) for start in range(0, len(some), _BLOCK))
     errors = np.concatenate([run.distance.pairwise(encoded[block], truth[block]).diagonal() for block in blocks])
-    is_known = np.isfinite(errors) & np.isfinite(spreads)
-    return errors[is_known].astype(np.float64) * run.report.factor, spreads[is_known] * run.report.factor
+    constant = run.distance.pairwise(one, truth)[0]
+    is_known = np.isfinite(errors) & np.isfinite(spreads) & np.isfinite(constant)
+    factor = run.report.factor
+    of_known = (part[is_known].astype(np.float64) * factor for part in (errors, constant, spreads))
+    return next(of_known), next(of_known), next(of_known)
 
 
 def bound_errors(

@@ -11,6 +11,8 @@ from cml.errors import UserError
 from cml.retrieval.other_groups import find_other_groups
 from cml.retrieval.search import nearest_embeddings
 
+_MOST_AVERAGED = 1000  # labels
+
 
 def predict_labels(
     query: Float32,  # (Q, D) embeddings
@@ -48,6 +50,14 @@ def predict_with_spread(
     encoded = distance.encode(gallery_labels)
     predicted = _choose(weights, positions, gallery_labels, encoded, distance)
     return predicted, _spread(weights, positions, encoded, distance.encode(predicted), distance)
+
+
+def predict_constant(gallery_labels: Sequence[Any], distance: LabelDistance) -> Any:  # noqa: ANN401 - a label
+    """The one label that is predicted where nothing is known of an item: the mean, or the medoid, of 1,000 at most."""
+    rows = np.random.default_rng(0).permutation(len(gallery_labels))[None, :_MOST_AVERAGED]
+    return _choose(np.full(rows.shape, 1 / rows.size), rows, gallery_labels, distance.encode(gallery_labels), distance)[
+        0
+    ]
 
 
 def _find_neighbors(

@@ -81,6 +81,14 @@ def test_the_error_is_that_of_test_items(name: str, runs: Path, capsys: pytest.C
                 errors.append(float(np.linalg.norm(np.subtract(item[column], truth[item["item_id"]]))))
     assert printed["error"]["items"] == len(errors)
     assert printed["error"]["mean"] == pytest.approx(np.mean(errors), abs=1e-5)
+    known, wanted = dataset.split("train").labels, [truth[one] for one in splits[0].item_ids]
+    if name == "kind":
+        most = max(set(known), key=list(known).count)
+        constant = np.mean([label != most for label in wanted])
+    else:
+        middle = np.mean(known, axis=0)
+        constant = np.mean([np.linalg.norm(np.subtract(label, middle)) for label in wanted])
+    assert printed["error"]["constant"] == pytest.approx(constant, abs=1e-5)
     assert (np.mean([item["within_90"] for item in printed["items"]]) > 0) == (name != "kind" or max(errors) > 0)
 
 
