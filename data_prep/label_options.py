@@ -154,7 +154,8 @@ class LabelOptions(DatasetSource):
         test, queries = self.test_fraction, self.query_fraction
         roles = assign_roles(items, test, queries, seed=self.split_seed, classes=is_classes, grouped=is_grouped)
         if is_grouped and not is_classes and "gallery" not in roles.values():
-            _check_several_groups([item.group for item in items if roles[item.name] == "query"])
+            tested = [item.group for item in items if roles[item.name] == "query"]
+            _check_several_groups(tested, has_split=self.split_column is not None)
         if self.split_column is not None and items:
             say(f"{_before(file)}{self.split_column} says {_describe_roles(items, roles)}.")
         columns = self._label_columns if self._numbers is None else self._cells
@@ -285,12 +286,15 @@ def _before(file: Path | None) -> str:
     return "" if file is None else f"{file}: "
 
 
-def _check_several_groups(groups: Sequence[str]) -> None:  # of the test items
+def _check_several_groups(groups: Sequence[str], *, has_split: bool) -> None:  # of the test items
     """Check that queries have items of other groups to be searched among."""
     if groups and len(set(groups)) == 1:
+        mend = (
+            "Mark items of other groups as test items, too." if has_split else "Raise test_fraction (--test-fraction)."
+        )
         raise UserError(
             f"All {len(groups)} test items are of the group {groups[0]!r}, so that no query has items of other groups "
-            "to be searched among. Raise test_fraction (--test-fraction), or make the groups smaller."
+            f"to be searched among. {mend}"
         )
 
 

@@ -74,7 +74,7 @@ def test_captions_come_from_all_columns_and_all_lines(photos: Path, tmp_path: Pa
 
 def test_further_columns_are_kept_with_their_type(photos: Path, tmp_path: Path) -> None:
     labels = written(tmp_path, "file_name,value,site,dose", lambda n: f"{name_of(n)},{n},s{n % 3},{n / 4}")
-    kept = {"keep_columns": ("site", "dose"), "group_column": "site"}
+    kept: dict[str, Any] = {"keep_columns": ("site", "dose"), "group_column": "site", "test_fraction": 0.6}
     dataset = Folder(photos, labels, **kept).prepare(tmp_path / "set")
     assert check_dataset(dataset.folder) == []
     for role in dataset.info.roles:
