@@ -6,6 +6,7 @@ maps cml's settings to the library's and says where it differs from the paper. A
 losses wait for a GPU, and ``torch.compile`` breaks their graph.
 """
 
+import functools
 import importlib
 from typing import Any
 
@@ -83,12 +84,26 @@ def lp_distance(normalize: bool, power: int = 1, *, exact: bool = True) -> nn.Mo
     class LpDistance(pml("distances").LpDistance):  # type: ignore[misc]
         def compute_mat(self, query_emb: Tensor, ref_emb: Tensor | None) -> Tensor:
             others = query_emb if ref_emb is None else ref_emb
-            if is_transformed(query_emb) or is_transformed(others):  # cdist has no forward derivative
+            # cdist has no forward derivative
+            if is_transformed(query_emb) or is_transformed(others) or not _has_second_derivative():
                 return plain_distances((query_emb[:, None] - others).square().sum(dim=2))
             return torch.cdist(query_emb, others, compute_mode=mode)
 
     distance: nn.Module = LpDistance(normalize_embeddings=normalize, power=power)
     return distance
+
+
+@functools.cache
+def _has_second_derivative() -> bool:
+    """Whether torch differentiates ``cdist`` twice, as 2.4 does not."""
+    point = torch.ones(1, 1, requires_grad=True)
+    with torch.enable_grad():
+        try:
+            (slope,) = torch.autograd.grad(torch.cdist(point, 2 * point), point, create_graph=True)
+            torch.autograd.grad(slope, point)
+        except NotImplementedError:
+            return False
+    return True
 
 
 def build_module(text: str, module: str) -> nn.Module:

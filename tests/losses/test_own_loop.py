@@ -54,6 +54,7 @@ def test_ten_lines_of_plain_pytorch() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_ten_lines_of_lightning(tmp_path: Path) -> None:
+    pytest.importorskip("lightning")
     import lightning  # takes seconds, of each process that runs tests
 
     class Embedding(lightning.LightningModule):

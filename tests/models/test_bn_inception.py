@@ -20,10 +20,9 @@ from cml.training.config import TrainConfig
 
 def published_network(seed: int) -> nn.Module:
     """The package's network with its classifier, and random weights in place of the published ones."""
-    from pretrainedmodels.models.bninception import BNInception
-
+    bninception = pytest.importorskip("pretrainedmodels.models.bninception")
     torch.manual_seed(seed)
-    network: nn.Module = BNInception().eval()
+    network: nn.Module = bninception.BNInception().eval()
     return network
 
 
@@ -82,6 +81,7 @@ def test_it_trains_is_saved_and_opened_without_the_file(tmp_path: Path) -> None:
 
 
 def test_nothing_is_downloaded_and_the_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pretrainedmodels")
     monkeypatch.setattr("torch.utils.model_zoo.load_url", lambda *_, **__: pytest.fail("it downloads"))
     monkeypatch.setattr("torch.hub.load_state_dict_from_url", lambda *_, **__: pytest.fail("it downloads"))
     assert models.get("bn-inception", "none").features == 1024

@@ -1,6 +1,7 @@
 """Texts on the command line: a prepared dataset of texts, from ``cml prepare text`` to a search by a sentence."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from cml.errors import DataError
 from cml.models.backbones.sentence_transformers import SentenceEncoder, wrap_foreign
 from cml.reporting.drawing import draw_words
 from cml.tuning import heads, splits
+
+pytestmark = pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="no sentence-transformers")
 
 SMALL = ["--steps", "3", "--sampler", "random(batch_size=12)", "--device", "cpu"]
 

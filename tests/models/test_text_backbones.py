@@ -1,10 +1,10 @@
 """Texts as inputs, by networks of sentence-transformers and transformers; other types of weights; wrapped modules."""
 
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import numpy as np
 import pytest
 import torch
@@ -15,6 +15,9 @@ from cml.data.input_form import InputForm
 from cml.data.texts import Texts
 from cml.models.backbones.sentence_transformers import SentenceEncoder, wrap_foreign
 from cml.models.weights import plain_state
+
+huggingface_hub = pytest.importorskip("huggingface_hub")
+pytestmark = pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="no sentence-transformers")
 
 OPTIONS: dict[str, Any] = {"steps": 3, "sampler": "random(batch_size=12)", "quiet": True, "device": "cpu"}
 

@@ -9,9 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
-import timm
 import torch
 from export_runs import draw_images
 from first_gradients import assert_same_direction, first_gradients
@@ -23,6 +21,8 @@ from cml.cli import main
 from cml.errors import DataError, UserError
 from cml.feature_store.frozen_features import frozen_features
 from cml.models.embedding import EmbeddingModel, ModelConfig
+
+timm, onnxruntime = pytest.importorskip("timm"), pytest.importorskip("onnxruntime")
 
 KINDS = ["timm/test_vit", "timm/test_resnet"]
 CONFIG = cml.TrainConfig(

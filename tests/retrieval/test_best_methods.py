@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +49,9 @@ def test_the_quantile_of_many_comparisons_is_dunnetts(two_sided: bool) -> None:
     differences = (errors[:, 1:] - errors[:, :1]) / math.sqrt(2)
     quantile = np.quantile((np.abs(differences) if two_sided else differences).max(axis=1), 0.95)
     assert norm.ppf(probability) == pytest.approx(quantile, abs=0.05)
-    ends = dunnett(*(method[0] for method in methods[1:]), control=methods[0][0], rng=np.random.default_rng(0))
+    seed = "rng" if "rng" in inspect.signature(dunnett).parameters else "random_state"  # before SciPy 1.15
+    drawn: dict[str, Any] = {seed: np.random.default_rng(0)}
+    ends = dunnett(*(method[0] for method in methods[1:]), control=methods[0][0], **drawn)
     if two_sided:
         ours = MethodScores.of_queries(methods).compare_with(0).intervals(2 * probability - 1)
         np.testing.assert_allclose(ours[:, 1], ends.confidence_interval().high, atol=0.002)
