@@ -136,7 +136,7 @@ def test_finished_runs_are_kept_and_only_missing_ones_trained(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn", "unpublished")
+@pytest.mark.usefixtures("undrawn", "unpublished", "drawn_curves")
 def test_a_comparison_killed_before_a_model_is_written_has_its_curve(
     people: PreparedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
