@@ -71,10 +71,8 @@ def _find_in_order(dataset: PreparedDataset) -> Iterator[Finding]:
     groups = np.unique(names, return_inverse=True)[1] if column else None
     what = name_copies_in_order(open_inputs(queries.inputs), others, dataset.places_of_test_items, groups)
     if what:
-        mend = (
-            f"If these are near copies, give {(describe_larger_groups if column else describe_groups)(GROUPS_OPTION)}"
-        )
-        yield Finding("near-in-order", what, mend, len(queries), len(queries))
+        mend = describe_larger_groups(GROUPS_OPTION) if column else describe_groups(GROUPS_OPTION)
+        yield Finding("near-in-order", what, f"If these are near copies, give {mend}", len(queries), len(queries))
 
 
 def has_classes(distance: LabelDistance, labels: Sequence[Any], *, default: bool = False) -> bool:

@@ -136,9 +136,8 @@ def _name_copies_in_groups(
     found = name_copies_in_order(queries.inputs, others, report.places, groups)
     if reference is not None and not found:
         found = name_copies_by_features(reference[0], None if gallery is None else reference[1], report.places, groups)
-    return (
-        f"But {found}. If these are near copies, give {describe_larger_groups(report.groups_option)}" if found else ""
-    )
+    mend = describe_larger_groups(report.groups_option)
+    return f"But {found}. If these are near copies, give {mend}" if found else ""
 
 
 def _groups(queries: LabelledItems, ranked: LabelledItems, trained: Sequence[str] | None) -> dict[str, Sequence[Any]]:

@@ -137,14 +137,13 @@ def bound_errors(
     Errors are compared in units of the item's spread plus a usual spread, which is the median of all spreads with that
     of the new item: so the n + 1 items can change places, which is all that the bound asks for.
     """
-    bounds = np.full(len(new), np.inf)
     if len(errors) < _FEWEST:
-        return bounds
+        return np.full(len(new), np.inf)
     middle, ordered = len(spreads) // 2, np.sort(spreads)
-    usual = np.clip(new, ordered[middle - 1], ordered[middle])
-    for value in np.unique(usual[np.isfinite(usual)]):
-        # neighbours that mostly agree tell nothing of the error, as classes do
-        scales, of_new = (spreads + value, new + value) if value > 0 else (np.ones(len(errors)), np.ones(len(new)))
-        rank = math.ceil(_LEVEL * (len(errors) + 1))
-        bounds = np.where(usual == value, np.sort(errors / scales)[rank - 1] * of_new, bounds)
-    return bounds
+    usual, places = np.unique(np.clip(new, ordered[middle - 1], ordered[middle]), return_inverse=True)
+    rank = math.ceil(_LEVEL * (len(errors) + 1)) - 1
+    # neighbours that mostly agree tell nothing of the error, as those of classes do
+    scaled = (errors / (spreads + value) if value > 0 else errors for value in usual)
+    quantiles = np.array([np.partition(part, rank)[rank] for part in scaled])
+    bounds = quantiles[places] * np.where(usual[places] > 0, new + usual[places], 1)
+    return np.where(np.isfinite(new), bounds, np.inf)

@@ -185,7 +185,7 @@ def find_label_signal(
     if groups is not None:
         of_groups, names = np.unique(groups[rows], return_inverse=True)[1], distance.class_names(labels[rows])
         numbers = numbers if groups_hold_classes(of_groups, names) else of_groups
-    orders = np.stack([np.arange(len(rows)), *(_shuffle(numbers, rng) for _ in range(_SHUFFLES))])
+    orders = np.concatenate([np.arange(len(rows))[None], _shuffle(numbers, rng)])
     shuffled = np.moveaxis(targets[orders], 0, 1)  # (N, P, V)
     shuffled = shuffled - shuffled.mean(axis=0)
     variances = np.maximum(np.square(shuffled).sum(axis=(0, 2)), np.finfo(np.float64).tiny)  # (P,)
@@ -210,15 +210,17 @@ def find_label_signal(
 
 
 def _shuffle(numbers: Int64, rng: np.random.Generator) -> Int64:
-    """Draw an order of items (N,) with numbers of groups, under which labels have nothing to do with features.
+    """Draw orders (P, N) of items with numbers of groups, under which labels have nothing to do with features.
 
     Labels of one group resemble each other. So that they still do, a group gets those of another one, which are
     repeated or cut where that has another size.
     """
-    if numbers.max() == len(numbers) - 1:
-        return rng.permutation(len(numbers))
+    count = numbers.max() + 1
+    drawn = np.stack([rng.permutation(count) for _ in range(_SHUFFLES)])
+    if count == len(numbers):
+        return drawn
     members = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers))[:-1])
-    order = np.empty(len(numbers), np.int64)
-    for group, other in enumerate(rng.permutation(len(members)).tolist()):
-        order[members[group]] = np.resize(members[other], len(members[group]))
-    return order
+    orders = np.empty((_SHUFFLES, len(numbers)), np.int64)
+    for group, others in enumerate(drawn.T):
+        orders[:, members[group]] = [np.resize(members[other], len(members[group])) for other in others]
+    return orders

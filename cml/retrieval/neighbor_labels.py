@@ -55,9 +55,8 @@ def predict_with_spread(
 def predict_constant(gallery_labels: Sequence[Any], distance: LabelDistance) -> Any:  # noqa: ANN401 - a label
     """The one label that is predicted where nothing is known of an item: the mean, or the medoid, of 1,000 at most."""
     rows = np.random.default_rng(0).permutation(len(gallery_labels))[None, :_MOST_AVERAGED]
-    return _choose(np.full(rows.shape, 1 / rows.size), rows, gallery_labels, distance.encode(gallery_labels), distance)[
-        0
-    ]
+    weights, encoded = np.full(rows.shape, 1 / rows.size), distance.encode(gallery_labels)
+    return _choose(weights, rows, gallery_labels, encoded, distance)[0]
 
 
 def _find_neighbors(
